@@ -49,6 +49,12 @@ def describe_fault_and_finder(case: Case, fault: str) -> str:
     return f"{effect}. At least one of the {len(checks)} checks fails."
 
 
+def describe_factor_fault(case: Case, factor: float) -> str:
+    """Return the effect of a slow rank with a factor in a case, and how it is found."""
+    effect = f"each iteration of the last rank takes {factor:g} times as long, by busy waiting"
+    return f"{effect}. {_describe_slowness_finders(case)}"
+
+
 def explain_undetectable(case: Case, fault: str) -> str | None:
     """Return why nothing in a case can detect a fault; None if something can."""
     if fault != FACTOR_FAULT or _compares_ranks(case) or _list_expected_metrics(case):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,7 +40,15 @@ class Choice:
 
 
 class Chooser(Modal[str | None]):
-    """A dialog that returns the name of a choice, or None after Escape."""
+    """A dialog that returns the name of a choice, or None after Escape.
+
+    Args:
+        title: The question.
+        choices: The choices.
+        placeholder: What can be typed.
+        make_typed_choice: Returns a choice that the typed text names, in addition to those of the
+            list; None if the text only searches them.
+    """
 
     HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,17 +68,25 @@ class Chooser(Modal[str | None]):
     }
     """
 
-    def __init__(self, title: str, choices: Sequence[Choice]) -> None:
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        placeholder: str = "type to find",
+        make_typed_choice: Callable[[str], Choice | None] | None = None,
+    ) -> None:
         super().__init__()
         self._question = title
         self._choices = choices
+        self._placeholder = placeholder
+        self._make_typed_choice = make_typed_choice
         self._shown: Sequence[Choice] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Content(self._question)
             frame.border_subtitle = "enter chooses  esc cancels"
-            yield Input(placeholder="type to find", id="find")
+            yield Input(placeholder=self._placeholder, id="find")
             options = OptionList(id="found", markup=False)
             options.can_focus = False
             yield options
@@ -108,12 +124,15 @@ class Chooser(Modal[str | None]):
 
     def _narrow(self, text: str) -> None:
         wanted_words = text.lower().split()
-        self._shown = [
+        typed_choice = self._make_typed_choice(text.strip()) if self._make_typed_choice else None
+        typed_choices = [typed_choice] if typed_choice is not None else []
+        self._shown = typed_choices + [
             choice
             for choice in self._choices
             if all(word in f"{choice.name} {choice.summary}".lower() for word in wanted_words)
         ]
-        width = max((len(choice.name) for choice in self._choices), default=0) + 2
+        names = [choice.name for choice in (*typed_choices, *self._choices)]
+        width = max(map(len, names), default=0) + 2
         options = self.query_one(OptionList)
         options.clear_options()
         options.add_options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spbench.tui.chooser import Choice, Chooser
@@ -16,6 +17,8 @@ from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.suites.case import Case
+
+_FAULT_PLACEHOLDER = "type to find, or a factor: slow=3 takes 3 times as long"
 
 
 class RunActions:
@@ -57,7 +60,8 @@ class RunActions:
             return
         choices = [_make_fault_choice(case, name) for name in list_effective_faults(case)]
         title = f"Fault to plant in {case.id}: the run must find it"
-        fault = await self._page.app.push_screen_wait(Chooser(title, choices))
+        chooser = Chooser(title, choices, _FAULT_PLACEHOLDER, partial(_make_factor_choice, case))
+        fault = await self._page.app.push_screen_wait(chooser)
         if fault is not None and await self._prepare_run():
             await self._start([case.id], fault)
 
@@ -112,3 +116,20 @@ def _make_fault_choice(case: Case, fault: str) -> Choice:
 
     reason = explain_undetectable(case, fault)
     return Choice(fault, reason or describe_fault_and_finder(case, fault), enabled=reason is None)
+
+
+def _make_factor_choice(case: Case, text: str) -> Choice | None:
+    """Return the choice of a typed fault with a factor; None if the text has none."""
+    from spbench.suites.inject import describe_factor_fault, explain_undetectable
+    from spbench_core.catalog import parse_fault
+
+    if "=" not in text:
+        return None
+    try:
+        name, factor = parse_fault(text)
+    except ValueError as error:
+        return Choice(text, str(error), enabled=False)
+    assert factor is not None  # the text has one
+    reason = explain_undetectable(case, name)
+    summary = reason or describe_factor_fault(case, factor)
+    return Choice(text, summary, enabled=reason is None)
