@@ -38,7 +38,7 @@ def find_rejection(plan: RunPlan) -> str | None:
 
 
 def find_excess_ranks(plan: RunPlan) -> dict[str, str]:
-    """Return a message for each case with too many ranks for this machine, by the case's id."""
+    """Return a message for each case with too many ranks here, by the case's id."""
     return {
         case.id: _describe_excess_ranks(job, case)
         for job in _list_excess_jobs(plan)

@@ -212,7 +212,7 @@ def _describe_unknown_key(path: KeyPath, model: type[BaseModel]) -> str:
 
 
 def _find_place(path: KeyPath, model: type[BaseModel]) -> str:
-    """Return the part of a suite in which an unknown key is a known one, or an empty text."""
+    """Return where in a suite an unknown key belongs, or an empty text."""
     parent = path[:-1]
     key = path[-1]
     if model is not SuiteFile:

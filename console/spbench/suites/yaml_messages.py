@@ -1,4 +1,4 @@
-"""Messages for the errors of the YAML parser: what is wrong, and how to fix it."""
+"""Messages for the errors of the YAML parser: the mistake, and how to fix it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class _Explainer:
         return self._make_message(f"the indentation of this line fits no line above: {remedy}")
 
     def _suggest_indent(self) -> str:
-        """Return the advice to indent the line like the line above with the nearest indentation."""
+        """Return the advice with the nearest indentation of a line above."""
         column = self._mark.column
         is_item = self._read_line(self._mark.line).lstrip().startswith("-")
         number_by_indent: dict[int, int] = {}
@@ -192,7 +192,7 @@ def _format_indent(indent: int) -> str:
 
 
 def _suggest_space(line: str) -> str:
-    """Return a corrected line that lacks a space after a colon or dash, or an empty text."""
+    """Return a line with its missing space, or an empty text."""
     if match := _DASH_WITHOUT_SPACE.fullmatch(line):
         return f"write - {match[1]}"
     if match := _KEY_WITHOUT_SPACE.fullmatch(line):

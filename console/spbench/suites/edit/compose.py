@@ -141,7 +141,7 @@ def _reject_invalid(outline: Outline, index: int) -> None:
 
 
 def require_block(outline: Outline) -> None:
-    """Check that a suite has its keys on lines of their own.
+    """Reject a suite with several keys on one line.
 
     Raises:
         UsageError: The text is not a suite, or the suite is in braces.

@@ -78,7 +78,7 @@ def inherit_defaults(draft: CaseDraft, defaults: Any) -> CaseDraft:
 
 
 def unquote_variables(launch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return launch settings with unquoted numbers in ``env``, as the form writes them.
+    """Return launch settings with unquoted numbers in ``env``.
 
     The loader reads all values of ``env`` as text.
     """

@@ -67,7 +67,7 @@ def read_head(text: str) -> HeadDraft:
 
 
 def replace_head(text: str, draft: HeadDraft) -> EditedText:
-    """Return the text with the keys of a draft; its line is that of the defaults or the name.
+    """Return the text with the keys of a draft, and the line of defaults or name.
 
     Raises:
         UsageError: The head cannot be changed without changing the cases.
@@ -122,7 +122,7 @@ def _read_cases(outline: Outline) -> Any:
 
 
 def _list_keys(draft: HeadDraft, old_keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a draft in the order of the model, without keys that are not set."""
+    """Return the keys of a draft that are set, in the order of the model."""
     values = {
         "name": draft.name,
         "description": draft.description,

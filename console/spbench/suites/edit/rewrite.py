@@ -42,7 +42,7 @@ def rewrite_entry(outline: Outline, index: int, draft: CaseDraft) -> str:
 def rewrite_keys(
     outline: Outline, node: Node, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> str:
-    """Return the text with keys of a mapping changed; keys in neither data are unchanged."""
+    """Return the text with keys of a mapping changed; other keys are unchanged."""
     edits = _Edits(outline.source)
     _change_keys(edits, node, old, new)
     return edits.apply()

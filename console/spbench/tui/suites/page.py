@@ -194,7 +194,7 @@ starts a run: use F5 and F6."""
         self.update_files()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer undo and redo only if there is a change, and to edit a case only at a case."""
+        """Offer undo and redo only for a change, and editing a case only at a case."""
         if action == "undo":
             return self.is_mounted and self.text_pane.editor.can_undo
         if action == "redo":

@@ -112,7 +112,7 @@ def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str
 
 
 def find_suite_excess(suite: Suite, request: Request) -> str:
-    """Return a message if a suite has too many ranks for this machine; otherwise empty."""
+    """Return a message if a suite has too many ranks here; otherwise empty."""
     from spbench.engine.plan import plan_suite
 
     try:

@@ -126,7 +126,7 @@ class DraftForm(Modal[EditedText | None]):
         raise NotImplementedError
 
     def read_texts(self, texts: FormTexts) -> FormReading:
-        """Return the errors in the texts, or how to preview what they say."""
+        """Return the errors in the texts, or how to build their preview."""
         raise NotImplementedError
 
     def find_defaults(self, preview: Preview) -> Mapping[str, str]:

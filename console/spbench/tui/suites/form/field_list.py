@@ -20,7 +20,7 @@ NO_REFERENCE = form_texts.ReferenceTexts()
 
 
 class FieldList(RowList):
-    """The rows of a case: its keys, parameters, expectations, references and launch settings."""
+    """The rows of a case: keys, parameters, expectations, references, launch."""
 
     def __init__(self, fields: form_texts.FormFields, id: str) -> None:
         super().__init__(fields.initial_texts, fields.inherited_texts, id)

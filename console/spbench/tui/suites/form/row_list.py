@@ -44,15 +44,15 @@ class RowFilter:
         return self.text.lower().split()
 
 
-class _Place(NamedTuple):
-    """The place of a heading or row without a search."""
+class _Position(NamedTuple):
+    """The position of a heading or row without a search."""
 
     section: int
-    position: int
+    index_in_list: int
 
 
 class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
-    """Headings and rows; up and down move between rows, unless a field handles these keys."""
+    """Headings and rows; up and down move between rows, unless a field uses them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
@@ -63,38 +63,44 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
         super().__init__(id=id)
         self._initial_texts = initial_texts
         self._inherited_texts = inherited
-        self._places: dict[Widget, _Place] = {}
+        self._positions: dict[Widget, _Position] = {}
 
     def on_mount(self) -> None:
         """Record the order of headings and rows."""
         section = 0
         for child in self.children:
             section += not isinstance(child, FormRow)
-            self._places[child] = _Place(section, len(self._places))
+            self._positions[child] = _Position(section, len(self._positions))
 
     def mount_below(self, row: FormRow, new_row: FormRow) -> None:
         """Add a row below another one."""
-        self._places[new_row] = self._places[row]
+        self._positions[new_row] = self._positions[row]
         self.mount(new_row, after=row)
 
     def _sort_rows(self, row_filter: RowFilter) -> None:
         """Sort sections, and the rows in each, by whether names have the searched words."""
         rows = [child for child in self.children if isinstance(child, FormRow)]
         named_rows = {row for row in rows if row_filter.names(row)}
-        named_sections = {self._places[row].section for row in named_rows}
+        named_sections = {self._positions[row].section for row in named_rows}
 
         def find_rank(child: Widget) -> tuple[bool, int, bool, bool, int]:
-            place = self._places[child]
+            position = self._positions[child]
             is_row = isinstance(child, FormRow)
-            is_named = place.section in named_sections
-            return not is_named, place.section, is_row, child not in named_rows, place.position
+            is_named = position.section in named_sections
+            return (
+                not is_named,
+                position.section,
+                is_row,
+                child not in named_rows,
+                position.index_in_list,
+            )
 
         ranks = [find_rank(child) for child in self.children]
         if ranks != sorted(ranks):
             self.sort_children(key=find_rank)
 
     def build_field_rows(self, fields: Iterable[Field], prefix: str = "") -> Iterable[FieldRow]:
-        """Yield the rows of fields, whose texts have the prefix in their names."""
+        """Yield the rows of fields; the prefix is part of the names of their texts."""
         for field in fields:
             key = prefix + field.name
             text = self._initial_texts.by_name.get(key, "")
@@ -111,7 +117,7 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
         return FormTexts({row.key: row.text for row in self.query(TextRow)})
 
     def handle_change(self, row: FormRow) -> None:
-        """Check a row whose text has changed."""
+        """Check a row with a changed text."""
         row.check()
         row.refresh()  # its sign may have changed
 

@@ -41,7 +41,7 @@ class SuiteRows(RowList):
 
 
 class SuiteForm(DraftForm):
-    """A form for the head of a suite that returns the changed text, or None if it is left.
+    """A form for the head of a suite, which returns the changed text or None.
 
     Args:
         draft: The initial head.

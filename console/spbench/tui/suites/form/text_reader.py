@@ -1,4 +1,4 @@
-"""Reading the texts of a form; unchanged ones keep the value and spelling of the file."""
+"""Reading the texts of a form; unchanged ones keep the value from the file."""
 
 from __future__ import annotations
 
