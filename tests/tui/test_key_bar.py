@@ -152,22 +152,17 @@ async def test_keys_that_changed_behind_a_dialog_appear_when_it_closes(tmp_path,
         await wait_until(pilot, lambda: "c Compare" not in read_key_bar(app))
 
 
-async def test_keys_fit_after_a_resize_behind_a_dialog(tmp_path):
-    app = make_console(tmp_path, page="results")
+async def test_keys_fit_after_a_resize_behind_a_dialog(tmp_path, home):
+    app = make_console(tmp_path, page="results", home=home)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "^q Quit" in read_key_bar(app))
+        await wait_until(pilot, lambda: "c Compare" in read_key_bar(app))
         page = app.screen
         await pilot.press("colon")
         await wait_until(pilot, lambda: app.screen is not page)
         await pilot.resize_terminal(80, 24)
-        await wait_until(pilot, lambda: read_background_keys(page)[-1:] == ["Help"])
         bar = page.query_one(KeyBar)
+        await wait_until(pilot, lambda: bar.size.width == 80)
         await wait_until(
             pilot,
             lambda: all(bar.region.contains_region(key.region) for key in page.query(FooterKey)),
         )
-
-
-def read_background_keys(page):
-    """Return the titles of the keys of a page behind a dialog."""
-    return [key.description for key in page.query(FooterKey)]

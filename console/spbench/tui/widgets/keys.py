@@ -166,7 +166,7 @@ class KeyBar(Footer):
         super().__init__(show_command_palette=False)
         self._order = order
         self._offers = offers
-        self._known: list[BarKey] = []
+        self._all_keys: list[BarKey] = []
         self._shown: list[BarKey] = []
 
     def compose(self) -> ComposeResult:
@@ -180,9 +180,9 @@ class KeyBar(Footer):
     async def recompose(self) -> None:
         """Compose the keys again if they have changed."""
         # A dialog in front of the page disables some keys for a while; the bar keeps them.
-        if not self._known or self.app.screen is self.screen:
-            self._known = self._list_keys()
-        shown = fit_keys(self._known, self.size.width - _GAP_WIDTH)
+        if not self._all_keys or self.app.screen is self.screen:
+            self._all_keys = self._list_keys()
+        shown = fit_keys(self._all_keys, self.size.width - _GAP_WIDTH)
         if shown != self._shown:
             self._shown = shown
             await super().recompose()

@@ -36,7 +36,7 @@ def fit(text: str, width: int, align: Align = "left") -> str:
 
 
 def shorten_path(path: str, width: int) -> str:
-    """Return a path in at most ``width`` cells; its folder is cut before its file name."""
+    """Return a path in at most ``width`` cells; the folder is cut before the name."""
     path = replace_controls(path)
     if cell_width(path) <= width:
         return path
