@@ -211,6 +211,23 @@ async def test_failed_start_stays_on_the_run_page_until_the_next(tmp_path, monke
         await wait_until(pilot, lambda: not app.screen.query_one("#start-note").display)
 
 
+async def test_f5_starts_again_with_other_hosts(tmp_path, monkeypatch):
+    run = FakeRunStart(monkeypatch, tmp_path / "home")
+    run.status = 3
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: has_notification(app, "F5 starts a suite on the Suites"))
+        app.context.start_suite(tmp_path / "a.yaml", ["first"], "slow")
+        await wait_until(pilot, lambda: "f5 Start again" in read_screen(app))
+        app.context.launch_choice = LaunchChoice(hosts="node3")
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: len(run.starts) == 2)
+        (first, _), (second, _) = run.starts
+        assert second == (*first, "--hosts", "node3")
+
+
 async def test_failed_start_hides_the_run_before(tmp_path, monkeypatch):
     run = FakeRunStart(monkeypatch, tmp_path / "home")
     run.appear()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,7 @@ class ConsoleContext:
         self.start_failure: StartFailure | None = None
         self.suite = options.suite
         self._app = app
+        self._start_again: Callable[[], None] | None = None
         self._starting_run: BackgroundRun | None = None
         self._is_start_cancelled = False
         self._follow_task: asyncio.Task[None] | None = None
@@ -173,12 +175,18 @@ class ConsoleContext:
         if await self._app.push_screen_wait(Confirm(question, "Watch", "Not now")):
             self.watch_run(runs[-1])
 
-    def start_run(self, args: Sequence[str], folder: Path | None = None) -> None:
+    def start_run(
+        self,
+        args: Sequence[str],
+        folder: Path | None = None,
+        start_again: Callable[[], None] | None = None,
+    ) -> None:
         """Start a run in its own session and watch it; only one can be started at a time.
 
         Args:
             args: The arguments of ``spbench run``.
             folder: The working folder of the run. Default: that of the console.
+            start_again: Starts it once more if it fails. Default: with the same arguments.
         """
         if self.starting_since is not None:
             self._app.notify("not started: another run is just being started", severity="warning")
@@ -186,12 +194,23 @@ class ConsoleContext:
         self.starting_since = time.monotonic()
         self._is_start_cancelled = False
         self.start_failure = None
+        self._start_again = start_again or partial(self.start_run, args, folder)
         if not self.is_run_active():
             self._leave_run()  # it must not look like the outcome of this start
         self.show_page("run")
         self._app.run_worker(
             self._launch(tuple(args), folder or self.options.folder), group="launch"
         )
+
+    def start_again(self) -> bool:
+        """Start the run once more that could not be started; False if there is none.
+
+        A suite starts with the hosts, launcher and environment that are chosen now.
+        """
+        if self.start_failure is None or self._start_again is None:
+            return False
+        self._start_again()
+        return True
 
     def cancel_start(self) -> None:
         """End the run that is being started, like Ctrl-C does."""
@@ -223,7 +242,8 @@ class ConsoleContext:
         if oversubscribe:
             choice = replace(choice, oversubscribe=True)
         self.start_run(
-            build_run_args(path, choice, cases=cases, inject=inject, overrides=self.overrides)
+            build_run_args(path, choice, cases=cases, inject=inject, overrides=self.overrides),
+            start_again=partial(self.start_suite, path, cases, inject, oversubscribe=oversubscribe),
         )
 
     async def _launch(self, args: tuple[str, ...], folder: Path) -> None:

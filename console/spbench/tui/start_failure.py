@@ -12,14 +12,14 @@ from spbench.tui.advice import name_keys
 from spbench_core.number_text import format_quantity
 
 _SUITE_SUFFIXES = (".yaml", ".yml")
-_START_AGAIN = "then F5 or F6 on the Suites page starts it again"
+_START_AGAIN = "then F5 on the Run page starts it again"
 _DEFAULT_REMEDY = f"fix the reason, {_START_AGAIN}"
 _CHOOSE_HOSTS = f"H or the Hosts page chooses other hosts, {_START_AGAIN}"
 _REMEDIES = (
     (re.compile(r"--assume"), f"L chooses a launcher that is installed here, {_START_AGAIN}"),
     (re.compile(r"\blauncher\b"), f"L chooses another launcher, {_START_AGAIN}"),
     (re.compile(r"\bhosts?\b|\bslots\b|hostfile"), _CHOOSE_HOSTS),
-    (re.compile(r"\bcases?\b"), f"choose other cases on the Suites page, {_START_AGAIN}"),
+    (re.compile(r"\bcases?\b"), "choose other cases on the Suites page, then F5 there starts them"),
 )
 """Remedies by a pattern in the reason; the first that fits is used."""
 _PATH = re.compile(r"\S*/\S*|\S+\.[a-z]\S*")

@@ -16,7 +16,15 @@ RUN_ACTIONS = REPLAY_ACTIONS | {
 FAILURE_ACTIONS = frozenset({"failed", "next_failed"})
 """Actions that need a failed case."""
 FOOTER = (
-    *("run.cancel", "run.failed", "run.again", "run.back", "run.play", "run.next-failed"),
+    *(
+        "run.cancel",
+        "run.start-again",
+        "run.failed",
+        "run.again",
+        "run.back",
+        "run.play",
+        "run.next-failed",
+    ),
     *("run.slowest", "run.panel", "run.logs", "run.filter", "run.pause", "run.metric"),
     *("run.follow", "run.faster", "run.slower", "run.zoom", "run.copy"),
 )
@@ -37,6 +45,13 @@ RUN_BINDINGS: list[BindingType] = [
     make_binding("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
     make_binding(
         "run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True
+    ),
+    make_binding(
+        "run.start-again",
+        "f5",
+        "start_again",
+        "Start again",
+        "Start the run again that could not be started",
     ),
     make_binding("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
     make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),

@@ -34,6 +34,13 @@ class RunControl:
             except SpbenchError as error:
                 self._page.show_error(str(error), timeout=10)
 
+    def start_again(self) -> None:
+        """Start the run again that could not be started, or name the keys that start one."""
+        if not self._page.context.start_again():
+            self._page.notify(
+                "F5 starts a suite on the Suites page; r starts the shown run again", timeout=4
+            )
+
     def rerun(self, folder: RunFolder) -> None:
         """Start a run with the same arguments after a question."""
         self._page.start_action(self._rerun, folder)

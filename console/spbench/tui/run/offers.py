@@ -35,6 +35,8 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
     """Return whether an action has an effect in the present status of the run."""
     if action == "cancel" and context.starting_since is not None:
         return True
+    if action == "start_again":
+        return context.start_failure is not None
     if selection is None:
         return False
     feed = selection.feed

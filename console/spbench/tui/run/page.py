@@ -51,7 +51,7 @@ iters: iterations that a rank has done. last, recent: its newest times. bandwidt
 own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
 with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
-    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
+    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed", "start_again"})
     FOOTER = FOOTER
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
     ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
@@ -264,6 +264,10 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
             self.context.cancel_start()
         else:
             self._control.cancel(self._selection.feed.folder)
+
+    def action_start_again(self) -> None:
+        """Start the run again that could not be started, or name the keys that start one."""
+        self._control.start_again()
 
     def action_again(self) -> None:
         """Start a run with the same arguments after a question."""

@@ -20,8 +20,9 @@ spbench tui --demo plays a recorded run and needs no MPI."""
 NOT_STARTED = """\
 No run is watched, since the last one could not be started.
 
-1  change the suite or its cases, and start the run again
-3  look at an earlier run"""
+F5  start it again, with the hosts and the launcher that are chosen now
+1   change the suite or its cases
+3   look at an earlier run"""
 
 
 class NoRunText(Static):
