@@ -111,7 +111,13 @@ def collect_action_ids() -> frozenset[str]:
     for entry in PAGES:
         entry.load()
     # Loading the pages has imported all other widgets, except those of this package.
-    from spbench.tui.guide import cheat_sheet, help_screen, jump_dialog, message_screen  # noqa: F401
+    from spbench.tui.guide import (  # noqa: F401
+        cheat_sheet,
+        help_screen,
+        jump_dialog,
+        message_screen,
+        topics,
+    )
 
     bindings = (
         binding for cls in _list_subclasses(DOMNode) for binding in vars(cls).get("BINDINGS", ())

@@ -19,6 +19,9 @@ from spbench.tui.widgets.prose import render_prose
 from spbench.tui.widgets.text import cell_width
 
 NO_HELP = "No help here."
+GENERAL_HELP = """\
+The palette (ctrl+p) finds each action by a word of its description, on any page. It also has help
+on tasks: batch jobs, launchers, defaults, baselines, slow ranks and planted faults."""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -86,7 +89,7 @@ def collect_texts(screen: Screen[object]) -> dict[Scope, str]:
     texts[Scope.DIALOG if screen.is_modal else Scope.PAGE] = _join_helps([screen])
     if not any(texts.values()):
         texts[Scope.PAGE] = NO_HELP
-    return texts
+    return texts | {Scope.EVERYWHERE: GENERAL_HELP}
 
 
 def _join_helps(nodes: Iterable[DOMNode]) -> str:

@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from spbench.tui.guide.actions import ActiveAction, Scope, list_actions, sort_by_relevance
+from spbench.tui.guide.topics import TOPICS, TopicScreen
 from spbench.tui.page import Page, show_page
 from spbench.tui.pages import PAGES
 from spbench.tui.widgets.keys import find_key_rank
@@ -145,6 +146,7 @@ def list_commands(
     commands = (
         *_list_active_commands(screen),
         *_list_page_commands(screen),
+        *_list_topic_commands(screen),
         *_list_theme_commands(screen.app, use_theme),
     )
     for command in commands:
@@ -193,6 +195,15 @@ def _order_bindings(page: type[Page]) -> Iterable[Binding]:
 async def _run_on_page(app: App[Any], page: str, action: str) -> None:
     """Show a page and run one of its actions."""
     await app.run_action(action, await show_page(app, page))
+
+
+def _list_topic_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
+    """Yield the explanations of tasks; none if a dialog is open."""
+    if screen.is_modal:
+        return
+    for topic in TOPICS:
+        run = partial(screen.app.push_screen, TopicScreen(topic))
+        yield PaletteCommand(f"Help: {topic.title}", "help", "", run)
 
 
 def _list_theme_commands(
