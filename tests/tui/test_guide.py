@@ -1,19 +1,29 @@
 """Help, palette, cheat sheet and ctrl+c, through which users find actions."""
 
+import re
+
 import pytest
 from textual.command import CommandPalette
 from textual.widgets import Input, Static
+from typer.testing import CliRunner
 
+from spbench.cli.app import app as command_line
 from spbench.tui.guide.actions import Scope, list_actions
 from spbench.tui.guide.cheat_sheet import CheatSheet, break_lines
 from spbench.tui.guide.help_screen import HelpScreen
 from spbench.tui.guide.jump_dialog import JumpDialog
 from spbench.tui.guide.palette import list_commands, rate_match
+from spbench.tui.guide.topics import TOPICS
 from spbench.tui.pages import PAGES
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.prose import join_lines, render_prose
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 from support.tui.suites_page import get_editor, open_suite, wait_for_cases
+
+NEWCOMER_WORDS = (
+    *("settings", "setting", "default", "defaults", "batch", "slurm", "mpirun"),
+    *("compare", "baseline", "slow rank", "fault", "theme"),
+)
 
 
 async def open_page(pilot, page="results"):
@@ -129,6 +139,37 @@ async def test_palette_has_the_present_page_first(tmp_path, home):
         for entry in PAGES:
             if entry.name != "results":
                 assert sum(phrase.startswith(f"{entry.title}: ") for phrase in phrases) > 3
+
+
+@pytest.mark.parametrize("page", [entry.name for entry in PAGES])
+async def test_palette_finds_the_words_of_newcomers(tmp_path, page):
+    app = make_console(tmp_path, page=page)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: app.current_mode == page)
+        commands = list(list_commands(app.screen, app.choose_theme))
+        for query in NEWCOMER_WORDS:
+            assert any(rate_match(query, command.phrase, command.title) for command in commands)
+        [topic] = [command for command in commands if "batch jobs" in command.phrase]
+        app.call_later(topic.run)
+        await wait_until(pilot, lambda: "spbench submit" in read_screen(app))
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: not app.screen.is_modal)
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.title)
+def test_topics_have_existing_commands_and_options(topic):
+    for command in re.findall(r"`spbench ([^`]+)`", topic.text):
+        name, *arguments = command.split()
+        options = {argument for argument in arguments if argument.startswith("--")}
+        assert options <= read_options(name)
+
+
+def read_options(command):
+    """Return the options of a command of spbench."""
+    result = CliRunner().invoke(command_line, [command, "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    return set(re.findall(r"--[a-z-]+", result.output))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from spbench.errors import UsageError
+from spbench.tui.dialogs import AskLine
 from spbench.tui.guide.actions import collect_action_ids
 from spbench.tui.settings import (
     Settings,
@@ -12,8 +13,10 @@ from spbench.tui.settings import (
     find_settings_path,
     has_explicit_path,
     load_settings,
-    save_theme,
+    save_setting,
 )
+from spbench.tui.settings_dialogs import ThemeChooser
+from support.tui.app_driver import make_console, read_screen, wait_until
 
 THEMES = ("spbench-dark", "spbench-light")
 
@@ -117,7 +120,7 @@ def test_reports_keys_of_unknown_actions(path):
 )
 def test_saving_the_theme_keeps_the_rest_of_the_file(path, before, after):
     path.write_bytes(before.encode())
-    save_theme(path, "spbench-light")
+    save_setting(path, "theme", "spbench-light")
     assert path.read_bytes().decode() == after
     assert load(path).settings.theme == "spbench-light"
 
@@ -126,7 +129,7 @@ def test_saves_the_theme_through_a_link_to_a_new_folder(tmp_path):
     target = tmp_path / "deep" / "kept.yaml"
     link = tmp_path / "console.yaml"
     link.symlink_to(target)
-    save_theme(link, "spbench-light")
+    save_setting(link, "theme", "spbench-light")
     assert link.is_symlink()
     assert target.read_text() == "theme: spbench-light\n"
 
@@ -135,7 +138,7 @@ def test_saves_the_theme_through_a_link_to_a_new_folder(tmp_path):
 def test_keeps_a_file_that_cannot_be_changed_safely(path, text):
     path.write_text(text)
     with pytest.raises(UsageError, match=str(path)):
-        save_theme(path, "spbench-light")
+        save_setting(path, "theme", "spbench-light")
     assert path.read_text() == text
 
 
@@ -156,7 +159,7 @@ def test_skips_world_writable_settings_unless_named(path):
         "name it in SPBENCH_CONFIG"
     )
     with pytest.raises(UsageError, match="was skipped"):
-        save_theme(path, "spbench-dark", explicit=False)
+        save_setting(path, "theme", "spbench-dark", explicit=False)
     assert path.read_text() == "theme: spbench-light\n"
     assert load_settings(path, THEMES, explicit=True).settings.theme == "spbench-light"
     path.chmod(0o664)
@@ -176,7 +179,7 @@ def test_does_not_save_a_theme_in_a_folder_of_others(tmp_path, path, world_writa
     else:
         pytest.skip("only root can give a folder away")
     with pytest.raises(UsageError, match=f"its folder {folder} (is world|belongs)"):
-        save_theme(folder / "console.yaml", "spbench-light", explicit=False)
+        save_setting(folder / "console.yaml", "theme", "spbench-light", explicit=False)
     assert not outside.exists()
 
 
@@ -184,3 +187,36 @@ def test_only_the_variable_sets_an_explicit_path():
     assert has_explicit_path({"SPBENCH_CONFIG": "/x/y.yaml"})
     assert not has_explicit_path({"SPBENCH_CONFIG": ""})
     assert not has_explicit_path({"XDG_CONFIG_HOME": "/x"})
+
+
+async def test_dialog_previews_a_theme_and_saves_the_chosen_one(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("comma")
+        await wait_until(pilot, lambda: "refresh rate" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, ThemeChooser))
+        await pilot.press(*"light")
+        await wait_until(pilot, lambda: app.theme == "spbench-light")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: app.theme == "spbench-dark")
+        assert not (tmp_path / "console.yaml").exists()
+        await pilot.press("comma")
+        await wait_until(pilot, lambda: "refresh rate" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, ThemeChooser))
+        await pilot.press(*"light")
+        await wait_until(pilot, lambda: app.theme == "spbench-light")
+        await pilot.press("enter")
+        await wait_until(pilot, (tmp_path / "console.yaml").exists)
+        await pilot.press("comma")
+        await wait_until(pilot, lambda: "refresh rate" in read_screen(app))
+        await pilot.press(*"refresh", "enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press(*"99", "enter")
+        await wait_until(pilot, lambda: "✗ '99' is not a number from 0.5 to 10" in read_screen(app))
+        await pilot.press("backspace", "backspace", "4", "enter")
+        await wait_until(pilot, lambda: app.settings.current.refresh_hz == 4)
+    text = (tmp_path / "console.yaml").read_text()
+    assert text == "theme: spbench-light\nrefresh_hz: 4\n"

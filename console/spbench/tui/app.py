@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,18 +15,12 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.dom import DOMNode
 
-from spbench.errors import SpbenchError, UsageError
+from spbench.errors import SpbenchError
 from spbench.tui.app_bindings import APP_BINDINGS
 from spbench.tui.context import ConsoleContext, ConsoleOptions
 from spbench.tui.guide.message_log import LoggingApp
 from spbench.tui.pages import PAGES, PageEntry
-from spbench.tui.settings import (
-    check_action_ids,
-    find_settings_path,
-    has_explicit_path,
-    load_settings,
-    save_theme,
-)
+from spbench.tui.stored_settings import StoredSettings
 from spbench.tui.stylesheet import CachingStylesheet
 from spbench.tui.tab_bar import TabBar
 from spbench.tui.themes import THEMES
@@ -41,7 +34,7 @@ if TYPE_CHECKING:
     from spbench.tui.guide.destinations import DestinationReader
     from spbench.tui.page import Page
 
-_PAGE_ACTIONS = frozenset({"show_page", "choose", "cheat_sheet", "jump", "messages"})
+_PAGE_ACTIONS = frozenset({"show_page", "choose", "cheat_sheet", "jump", "messages", "settings"})
 """Actions that are disabled while a dialog is open."""
 UNSAVED_CHECK_INTERVAL = 0.5
 """Time between two checks for unsaved text, in seconds; only for the console in a browser."""
@@ -91,16 +84,12 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         self._destination_reader: DestinationReader | None = None
         for theme in THEMES:
             self.register_theme(theme)
-        self._settings_path = find_settings_path(options.environ)
-        self._explicit_settings = has_explicit_path(options.environ)
-        themes = self.available_themes.keys()
-        loaded = load_settings(self._settings_path, themes, explicit=self._explicit_settings)
-        self.settings = loaded.settings
-        self._settings_errors = loaded.errors
-        self.theme = self.settings.theme  # before any style is parsed, which depends on it
+        self.settings = StoredSettings(options.environ, self.available_themes.keys())
+        # Before any style is parsed, which depends on it.
+        self.theme = self.settings.current.theme
         self.stylesheet = CachingStylesheet(self.get_css_variables())
         titles = [(entry.name, entry.title) for entry in PAGES]
-        self.context = ConsoleContext(options, self, titles, self.settings.refresh_hz)
+        self.context = ConsoleContext(options, self, titles, self.settings.current.refresh_hz)
 
     def compose(self) -> ComposeResult:
         """Return the frame that is shown while the first page is loaded."""
@@ -111,7 +100,7 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         """Show the first page, and offer to watch a run that is still running."""
         report = partial(self.notify, title="plug-in left out", severity="warning", markup=False)
         set_warning_listener(report)
-        self.set_keymap(self.settings.keys)
+        self.set_keymap(self.settings.current.keys)
         for entry in PAGES:
             self.add_mode(entry.name, partial(self._make_page, entry))
         self.call_after_refresh(self._open)
@@ -135,12 +124,11 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         else:
             offer = self.context.offer_to_watch()
             self.run_worker(offer, group="attach", exit_on_error=False)
-        if self.settings.keys:
+        if self.settings.current.keys:
             from spbench.tui.guide.actions import collect_action_ids
 
-            ids = await asyncio.to_thread(collect_action_ids)  # loads all pages
-            self._settings_errors += check_action_ids(self._settings_path, self.settings, ids)
-        for error in self._settings_errors:
+            self.settings.check_keys(await asyncio.to_thread(collect_action_ids))  # loads all pages
+        for error in self.settings.errors:
             self.notify(error, severity="error", timeout=10, markup=False)
 
     def _report_unsaved(self) -> None:
@@ -292,17 +280,23 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             return False
         return super().check_action(action, parameters)
 
+    def action_settings(self) -> None:
+        """Ask for a setting and its value."""
+        from spbench.tui.settings_dialogs import choose_setting
+
+        self.run_worker(choose_setting(self), group="settings")
+
     def choose_theme(self, name: str) -> None:
         """Use a theme, and remember it unless the console is readonly."""
         self.theme = name
-        if self.context.readonly or name == self.settings.theme:
+        self.save_setting("theme", name)
+
+    def save_setting(self, name: str, value: str | float) -> None:
+        """Remember a setting unless the console is readonly."""
+        if self.context.readonly:
             return
         try:
-            if self._settings_errors:
-                raise UsageError(f"fix {self._settings_path} first; it was left unchanged")
-            save_theme(self._settings_path, name, explicit=self._explicit_settings)
+            self.settings.save(name, value)
         except SpbenchError as error:
-            title = "theme not remembered"
+            title = f"{name} not remembered"
             self.notify(str(error), title=title, severity="warning", markup=False)
-        else:
-            self.settings = replace(self.settings, theme=name)

@@ -42,6 +42,9 @@ APP_BINDINGS = (
         "Show the most important keys of this page",
         show=True,
     ),
+    make_binding(
+        "app.settings", "comma", "settings", "Settings", "Settings: theme, refresh rate and keys"
+    ),
     make_binding("app.jump", "colon", "jump", "Jump", "Go to a suite, run, host or case"),
     make_binding(
         "app.messages", "f9", "messages", "Messages", "Show the messages so far, also those gone"

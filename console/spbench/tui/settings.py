@@ -172,6 +172,19 @@ def _parse_text(name: str, value: Any, _: list[str]) -> str:
     return value
 
 
+def parse_refresh_rate(text: str) -> float:
+    """Return the refresh rate in a text, in Hz.
+
+    Raises:
+        UsageError: It is not a number in the allowed range.
+    """
+    try:
+        return _parse_rate("refresh_hz", yaml.safe_load(text), [])
+    except (ValueError, yaml.YAMLError):
+        limits = f"{MIN_REFRESH_HZ:g} to {MAX_REFRESH_HZ:g}"
+        raise UsageError(f"{text!r} is not a number from {limits}") from None
+
+
 def _parse_rate(name: str, value: Any, _: list[str]) -> float:
     if type(value) not in (int, float) or not MIN_REFRESH_HZ <= value <= MAX_REFRESH_HZ:
         raise ValueError(
@@ -227,12 +240,13 @@ def _is_key(key: str) -> bool:
     return exists and _MODIFIERS.issuperset(modifiers) and " " not in name
 
 
-def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
-    """Write a theme into the file of settings, and keep the other text as it is.
+def save_setting(path: Path, name: str, value: str | float, *, explicit: bool = True) -> None:
+    """Write a setting into the file of settings, and keep the other text as it is.
 
     Args:
         path: The file; it is created if it does not exist.
-        theme: The name of the theme.
+        name: The name of a setting.
+        value: Its value.
         explicit: See `load_settings`.
 
     Raises:
@@ -244,24 +258,25 @@ def save_theme(path: Path, theme: str, *, explicit: bool = True) -> None:
     if not explicit:
         _check_folder(path)
     content = _parse_yaml(text, path)
-    changed = _replace_theme(text, theme)
-    if not isinstance(content, dict) or _parse_yaml(changed, path) != {**content, "theme": theme}:
-        raise UsageError(f"cannot change {path}; write `theme: {theme}` into it yourself")
+    shown_value = value if isinstance(value, str) else f"{value:g}"
+    changed = _replace_value(text, name, shown_value)
+    if not isinstance(content, dict) or _parse_yaml(changed, path) != {**content, name: value}:
+        raise UsageError(f"cannot change {path}; write `{name}: {shown_value}` into it yourself")
     write_file(path.resolve(), changed)
 
 
-def _replace_theme(text: str, theme: str) -> str:
-    """Return the YAML text with another theme, or with the theme added."""
+def _replace_value(text: str, name: str, value: str) -> str:
+    """Return the YAML text with another value of a setting, or with the setting added."""
     root = yaml.compose(text, yaml.SafeLoader)
     entries = root.value if isinstance(root, yaml.MappingNode) else []
-    for key, value in entries:
-        if key.value == "theme":
-            return text[: value.start_mark.index] + theme + text[value.end_mark.index :]
+    for key, node in entries:
+        if key.value == name:
+            return text[: node.start_mark.index] + value + text[node.end_mark.index :]
     if isinstance(root, yaml.MappingNode) and root.flow_style:
         insert_at = root.start_mark.index + 1
-        return f"{text[:insert_at]}theme: {theme}{', ' if entries else ''}{text[insert_at:]}"
+        return f"{text[:insert_at]}{name}: {value}{', ' if entries else ''}{text[insert_at:]}"
     newline = "\r\n" if "\r\n" in text else "\n"
     if text and not text.endswith("\n"):
         text += newline
     indent = " " * (root.start_mark.column if root else 0)
-    return f"{text}{indent}theme: {theme}{newline}"
+    return f"{text}{indent}{name}: {value}{newline}"
