@@ -186,7 +186,7 @@ class ConsoleContext:
         Args:
             args: The arguments of ``spbench run``.
             folder: The working folder of the run. Default: that of the console.
-            start_again: Starts it once more if it fails. Default: with the same arguments.
+            start_again: Starts it again if it fails. Default: with the same arguments.
         """
         if self.starting_since is not None:
             self._app.notify("not started: another run is just being started", severity="warning")
@@ -203,7 +203,7 @@ class ConsoleContext:
         )
 
     def start_again(self) -> bool:
-        """Start the run once more that could not be started; False if there is none.
+        """Start the run again that could not be started; False if there is none.
 
         A suite starts with the hosts, launcher and environment that are chosen now.
         """

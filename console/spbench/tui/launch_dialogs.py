@@ -74,7 +74,7 @@ def _is_installed(launcher: str, environ: Mapping[str, str]) -> bool:
 
 
 async def _choose_library(app: App[Any], launcher: str | None, text: str) -> str | None:
-    """Ask for an MPI library whose ranks the launcher starts; None: any launcher."""
+    """Ask for an MPI library that works with the launcher; None: with any."""
     title = "MPI library to show launch lines for"
     if launcher is not None:
         title = f"{launcher} is not installed here: its lines for"
@@ -93,7 +93,7 @@ async def _choose_library(app: App[Any], launcher: str | None, text: str) -> str
 
 
 def _list_libraries(launcher: str | None) -> list[Choice]:
-    """Return the known MPI libraries whose ranks the launcher starts; None: any launcher."""
+    """Return the known MPI libraries that work with the launcher; None: with any."""
     from spbench.launch.detect import (
         add_default_version,
         find_assumed_launcher,

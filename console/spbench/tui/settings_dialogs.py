@@ -39,7 +39,7 @@ class SettingsApp(Protocol):
 
 
 class ThemeChooser(Chooser):
-    """A dialog that shows each theme while it is marked; Escape brings back the former one."""
+    """A list of themes that shows the marked one; Escape brings back the former."""
 
     HELP: ClassVar[str] = """\
 The console has the colours of the marked theme. Enter keeps it and remembers it; Escape leaves the

@@ -168,7 +168,7 @@ def find_destinations(destinations: Sequence[Destination], text: str) -> list[De
     """Return the destinations that have all words of a text, the best matches first.
 
     A word matches if it is part of a destination, or if the name has its letters in the same order.
-    Of equal matches, those of shipped suites come last.
+    Shipped suites and their cases come after equal matches.
     """
     wanted_words = text.lower().split()
     if not wanted_words:
