@@ -29,7 +29,7 @@ ASSUME = "another library"
 TYPE_LIBRARY = "type another"
 _AUTO = Choice(AUTO, "the suite's own, else that of the MPI library that is here")
 _ASSUMED = Choice(ASSUME, "show the lines for an MPI library that is not here")
-_TYPED = Choice(TYPE_LIBRARY, "another version, such as openmpi-4.1.6")
+_TYPED = Choice(TYPE_LIBRARY, "another version of a library")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOSTFILE_SUFFIXES = (".hosts", ".txt")
 """Endings of hostfiles that no host name has."""

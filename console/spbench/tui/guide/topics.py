@@ -29,9 +29,9 @@ TOPICS = (
 Run a suite as a batch job if nodes cannot reach this machine, or if jobs wait for hours. Commands
 in a shell do that:
 
-`spbench script suites/halo.yaml --scheduler slurm` writes a folder with the batch script job.sh.
-`spbench submit suites/halo.yaml --output job` writes the folder and submits the script.
-`spbench collect job` makes a run of what the job has measured, also while it is running.
+ `spbench script suites/halo.yaml --scheduler slurm` writes a folder with the batch script job.sh.
+ `spbench submit suites/halo.yaml --output job` writes the folder and submits the script.
+ `spbench collect job` makes a run of what the job has measured, also while it is running.
 
 Collected runs are on the Results page. Account, partition, time limit and nodes are in launch.batch
 of a suite, or for all suites in ~/.config/spbench/site.yaml. The file docs/batch.md has an example.
@@ -43,10 +43,10 @@ Inside an allocation, start the console there: it runs suites on the hosts of th
         """\
 The Suites page shows the exact launch line of the selected case, and y copies it.
 
-L chooses the launcher. If it is not installed here, its lines are shown for an MPI library of your
+ L chooses the launcher. If it is not installed here, its lines are shown for an MPI library of your
 choice, for use on another machine.
-H chooses the hosts: a hostfile, or a list such as node[01-04]:2.
-E adds variables to the environment of the ranks.
+ H chooses the hosts: a hostfile, or a list such as node[01-04]:2.
+ E adds variables to the environment of the ranks.
 
 launch in a suite has further settings, such as args with options of the launcher. In a shell,
 `spbench command SUITE` prints all launch lines of a suite.""",
