@@ -418,6 +418,14 @@ async def test_status_is_visible_without_colour():
         assert mark.style.bgcolor != plain.style.bgcolor
 
 
+async def test_only_the_text_of_a_cell_is_underlined():
+    app = TableApp(NumberRows([99, 1]))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        underlined = [s.text for s in app.table.render_line(1) if s.style.underline]
+        assert underlined == ["99"]
+
+
 async def test_redraws_in_the_colours_of_a_new_theme():
     app = TableApp(NumberRows([99]))
     async with app.run_test(size=(80, 24)) as pilot:

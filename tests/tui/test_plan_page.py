@@ -12,6 +12,7 @@ from spbench.errors import MissingError, SpbenchError
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.plan_description import STAGE_LEGEND
 from spbench.planner.output.timeline_text import render_timeline_text
+from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.request import compute_plan
 from spbench.planner.simulation.step import simulate
 from spbench.planner.worker_process import plan_in_process
@@ -527,6 +528,21 @@ async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, mo
         await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(readonly))
         await pilot.press("f2", "enter")
         await wait_until(pilot, lambda: "starts nothing" in read_screen(readonly))
+
+
+async def test_disturbed_run_is_marked_and_explained(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        plan = page.details.plan
+        assert page.query_one("#alternatives", LineTable).cursor_key == len(plan.baselines)
+        compared = TimeComparison(9.0, 10.0)
+        stages = (compared,) * len(plan.stage_groups)
+        parts_ms = {"passes and messages": 9.0}
+        noise = "rank 1 on node01 waited 44 % of its time for a core"
+        page.view.show_measured(plan, Verification(compared, stages, 1, parts_ms, noise))
+        await wait_until(pilot, lambda: "≈ -10.0 %" in read_screen(app))
+        await wait_until(pilot, lambda: f"≈ disturbed: {noise}" in read_screen(app))
 
 
 async def test_plan_is_explained_in_words(folder):

@@ -12,6 +12,7 @@ from spbench.planner.output.plan_description import (
     describe_links,
     describe_memory,
     describe_plan,
+    describe_run_noise,
     describe_step,
     describe_step_parts,
     format_baseline_cells,
@@ -195,7 +196,9 @@ def render_step_legend(step: Simulation, width: int) -> Iterator[str]:
 def render_verification(plan: Plan, verified: Verification, width: int) -> Iterator[str]:
     """Yield predicted and measured times of each stage and of the step."""
     yield from render_table(_VERIFIED, format_verification_cells(plan, verified), width)
-    yield from _wrap_lines((_VERIFIED_LEGEND, describe_step_parts(plan, verified)), width)
+    noise_line = describe_run_noise(verified)
+    lines = (_VERIFIED_LEGEND, *([noise_line] if noise_line else []))
+    yield from _wrap_lines((*lines, describe_step_parts(plan, verified)), width)
 
 
 def _render_stage_table(plan: Plan, width: int) -> list[str]:

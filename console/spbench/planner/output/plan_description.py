@@ -9,6 +9,7 @@ from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan, PlanStage, format_devices, format_span
 from spbench.planner.simulation.step import Simulation
 from spbench.record.number_formatting import (
+    NOISY,
     fold_numbers,
     format_factor,
     format_percent,
@@ -22,6 +23,8 @@ from spbench_core.schedule.orders import ZERO_BUBBLE
 THIS_PLAN = "this plan"
 STAGE_LEGEND = "times per micro-batch, all-reduce per step, memory per device"
 """The legend below the table of stages, on a terminal and in the TUI."""
+_MIN_PART_SHARE = 0.01
+"""The smallest share of a step that is worth a mention."""
 MAX_OVERHEADS = 6
 """The most stages with message times in a note."""
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
@@ -262,7 +265,8 @@ def format_verification_cells(
 ) -> list[tuple[str, str, str, str, str]]:
     """Return rows of name, last layer, predicted and measured time, and error.
 
-    There is a row for each group of devices, and one for the step.
+    There is a row for each group of devices, and one for the step. Errors of a disturbed run are
+    marked.
     """
     rows = [
         (
@@ -272,35 +276,48 @@ def format_verification_cells(
         )
         for group, times in zip(plan.stage_groups, verification.stages, strict=True)
     ]
+    mark = f"{NOISY} " if verification.noise else ""
     return [
         (
             name,
             end,
             format_time(times.predicted_ms),
             format_time(times.measured_ms),
-            f"{100 * times.error:+.1f} %",
+            f"{mark}{100 * times.error:+.1f} %",
         )
         for name, end, times in (*rows, ("step", "", verification.step))
     ]
 
 
 def describe_step_parts(plan: Plan, verification: Verification) -> str:
-    """Return the parts of a step on the rank with the most work, and its prediction."""
-    work_text, *other_texts = (
-        f"{name} {format_time(ms)}" for name, ms in verification.parts_ms.items()
-    )
+    """Return the parts of a step on the rank with the most work, and its prediction.
+
+    Parts below `_MIN_PART_SHARE` are left out, since no prediction is that precise.
+    """
+    work, *other_parts = verification.parts_ms.items()
+    min_part_ms = _MIN_PART_SHARE * verification.step.measured_ms
+    shown_parts = [work, *(part for part in other_parts if part[1] >= min_part_ms)]
+    parts_text = ", ".join(f"{name} {format_time(ms)}" for name, ms in shown_parts)
     all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)
     exposed_s = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
     prediction_text = "no optimizer"
-    if all_reduce_s > 0:
-        exposed_text = format_seconds(max(0.0, exposed_s))
+    min_part_s = _MIN_PART_SHARE * plan.step_s
+    if all_reduce_s > 0 and all_reduce_s >= min_part_s:
+        exposed_text = format_seconds(exposed_s) if exposed_s >= min_part_s else "almost nothing"
         all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed_text} of it"
         prediction_text = f"{all_reduce_text} after the passes, and {prediction_text}"
     return (
         f"the step of {format_time(verification.step.measured_ms)} on rank {verification.rank}, "
-        f"which has the most work: {work_text}, {', '.join(other_texts)}; "
+        f"which has the most work: {parts_text}; "
         f"predicted: {prediction_text}"
     )
+
+
+def describe_run_noise(verification: Verification) -> str:
+    """Return a line on what disturbed the run of a plan; empty if nothing did."""
+    if not verification.noise:
+        return ""
+    return f"{NOISY} disturbed: {verification.noise}. These are not only errors of the plan."
 
 
 def format_seconds(seconds: float) -> str:

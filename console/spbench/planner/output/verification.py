@@ -9,6 +9,7 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.plans import Plan
 from spbench.record.case_state import CaseState
 from spbench.record.metric_names import format_metric_name
+from spbench.record.noise import describe_case_noise
 from spbench.record.shares import compute_shares
 from spbench.stats.summary import median
 from spbench_core.events.statuses import CaseStatus
@@ -40,12 +41,14 @@ class Verification:
             `Plan.stage_groups`.
         rank: The rank with the longest passes and messages.
         parts_ms: The parts of that rank's step in milliseconds; ``other`` is the remainder.
+        noise: A clause on what disturbed the run; None if nothing did.
     """
 
     step: TimeComparison
     stages: tuple[TimeComparison, ...]
     rank: int
     parts_ms: Mapping[str, float]
+    noise: str | None = None
 
 
 def compare_with_run(plan: Plan, case: CaseState) -> Verification:
@@ -87,7 +90,11 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
     busiest_rank = max(work_ms_by_rank, key=work_ms_by_rank.__getitem__)
     parts_ms = _split_step(case, busiest_rank, step.p50)
     return Verification(
-        TimeComparison(1000.0 * plan.step_s, step.p50), tuple(time_by_stage), busiest_rank, parts_ms
+        TimeComparison(1000.0 * plan.step_s, step.p50),
+        tuple(time_by_stage),
+        busiest_rank,
+        parts_ms,
+        describe_case_noise(case),
     )
 
 

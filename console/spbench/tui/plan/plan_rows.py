@@ -62,7 +62,7 @@ MEASURED = (
     Column("end", "up to", 12, flexible=True),
     Column("predicted", "predicted", 9, "right"),
     Column("measured", "measured", 8, "right"),
-    Column("error", "error", 7, "right"),
+    Column("error", "error", 9, "right"),
 )
 MEMORY_PARTS = ("parameters", "activations", "running pass")
 """The parts of a stage's memory; their first letters are the letters of the bars."""

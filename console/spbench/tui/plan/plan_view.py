@@ -13,6 +13,7 @@ from textual.widgets import Static
 from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
     describe_plan,
+    describe_run_noise,
     describe_step_parts,
     explain_plan,
     list_stage_notes,
@@ -84,7 +85,7 @@ and all-reduces. Layers: the profile. Below: one step."""
     PlanView .pane { height: auto; }
     PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
     PlanView #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
-    PlanView #forecast.wrong { color: $text-warning; }
+    PlanView #run-noise, PlanView #forecast.wrong { color: $text-warning; }
     """
 
     def __init__(self) -> None:
@@ -125,6 +126,7 @@ and all-reduces. Layers: the profile. Below: one step."""
                 with Vertical(classes="pane hidden", id="measured") as pane:
                     pane.border_title = "Predicted and measured"
                     yield _make_table("verification", MEASURED)
+                    yield Static("", id="run-noise", classes="notes", markup=False)
                     yield Static("", id="step-parts", classes="notes", markup=False)
         pane = StepPane()
         pane.add_class("hidden")
@@ -157,6 +159,8 @@ and all-reduces. Layers: the profile. Below: one step."""
         self.query_one("#stage-notes").set_class(not notes, "hidden")
         self._alternatives = build_alternative_rows(details.plan)
         self._show_alternatives()
+        # The last row is that of the plan.
+        self.query_one("#alternatives", LineTable).move_to(len(self._alternatives) - 1)
         bars, are_capacities = build_memory_bars(details)
         remainder = "free" if are_capacities else "less than the largest stage"
         self.query_one(StackedBars).update(MEMORY_PARTS, bars, remainder)
@@ -201,7 +205,8 @@ and all-reduces. Layers: the profile. Below: one step."""
     def show_pending(self, text: str) -> None:
         """Show the progress of the run of the plan, or why it has no measurements."""
         self.query_one("#measured").remove_class("hidden")
-        self.query_one("#verification").add_class("hidden")
+        for selector in ("#verification", "#run-noise"):
+            self.query_one(selector).add_class("hidden")
         self.query_one("#step-parts", Static).update(text)
 
     def show_measured(self, plan: Plan, verification: Verification) -> None:
@@ -210,6 +215,10 @@ and all-reduces. Layers: the profile. Below: one step."""
         table = self.query_one("#verification", LineTable)
         table.remove_class("hidden")
         fill_table(table, MEASURED, build_verification_rows(plan, verification))
+        noise_line = describe_run_noise(verification)
+        noise = self.query_one("#run-noise", Static)
+        noise.update(noise_line)
+        noise.set_class(not noise_line, "hidden")
         self.query_one("#step-parts", Static).update(describe_step_parts(plan, verification))
         # On a small screen the measurements are out of view below the plan.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)

@@ -42,7 +42,11 @@ def render_row(
         if placed.x > x:
             pieces.append((" " * (placed.x - x), plain_style))
         style = styles(f"{row_style} {cell_style}") if cell_style else plain_style
-        pieces.append((fit(text, placed.width, placed.column.align), style))
+        fitted = fit(text, placed.width, placed.column.align)
+        # Only the text has the style of the cell, which may be underlined.
+        shown_text = fitted.strip(" ")
+        left, _, right = fitted.partition(shown_text) if shown_text else (fitted, "", "")
+        pieces += [(left, plain_style), (shown_text, style), (right, plain_style)]
         x = placed.x + placed.width
     pieces.append((" " * (min_width - x), plain_style))
     return Strip(merge_segments(pieces), max(min_width, x))

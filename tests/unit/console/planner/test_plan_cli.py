@@ -211,14 +211,21 @@ def test_verification_reports_the_predicted_exposed_allreduce():
         load_profile(DOCS / "examples" / "resnet-20.json"), make_cluster_from_ends([2]), 8
     )
     [stage] = planned.stages
-    planned = replace(planned, stages=(replace(stage, all_reduce_s=3e-3, overlapped_s=2e-3),))
     compared = TimeComparison(10.0, 12.0)
-    description = describe_step_parts(
-        planned, Verification(compared, (compared,), 0, {"passes and messages": 9.0})
-    )
+    parts_ms = {"passes and messages": 9.0, "bubble": 2.96, "optimizer": 0.04}
+
+    def describe(overlapped_s, step_s):
+        stages = (replace(stage, all_reduce_s=3e-3, overlapped_s=overlapped_s),)
+        verification = Verification(compared, (compared,), 0, parts_ms)
+        return describe_step_parts(replace(planned, stages=stages, step_s=step_s), verification)
+
+    description = describe(2e-3, step_s=0.01)
+    assert "passes and messages 9.00 ms, bubble 2.96 ms; predicted" in description
     assert description.endswith(
         "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, and no optimizer"
     )
+    assert "3.00 ms, almost nothing of it after" in describe(2.99e-3, step_s=0.01)
+    assert describe(0.0, step_s=1.0).endswith("predicted: no optimizer")
 
 
 def test_memory_of_every_device_kind_is_described(messages):

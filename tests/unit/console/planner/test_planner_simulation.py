@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spbench.planner.errors import PlannerError
-from spbench.planner.output.plan_description import format_verification_cells
+from spbench.planner.output.plan_description import (
+    describe_run_noise,
+    format_verification_cells,
+)
 from spbench.planner.output.timeline_svg import render_timeline_svg
 from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.output.trace import build_trace
@@ -472,6 +475,13 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
     plan = build_plan(build_even_stages(2), 2)
     figures = compare_with_run(plan, case)
     assert figures.rank == 1
+    assert figures.noise is None
+    assert describe_run_noise(figures) == ""
+    case.measured.ranks[1].disturbances["waited"] = 0.44
+    disturbed = compare_with_run(plan, case)
+    assert "waited 44 % of its time for a core" in describe_run_noise(disturbed)
+    errors = [row[-1] for row in format_verification_cells(plan, disturbed)]
+    assert all(error.startswith("≈ ") for error in errors)
     assert figures.parts_ms == pytest.approx(
         {
             "passes and messages": 7.0,
