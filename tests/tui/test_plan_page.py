@@ -19,7 +19,7 @@ from spbench.planner.worker_process import plan_in_process
 from spbench.record.number_formatting import format_time
 from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
-from spbench.tui.dialogs import AskLine
+from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.failure import REMEDY
 from spbench.tui.plan.plan_rows import build_memory_bars
@@ -81,7 +81,13 @@ async def wait_for_form(pilot):
 
 async def make_plan(pilot, batch="16"):
     """Plan the page's proposal, in micro-batches of one."""
-    page = await wait_for_form(pilot)
+    await wait_for_form(pilot)
+    return await plan_fields(pilot, batch)
+
+
+async def plan_fields(pilot, batch="16"):
+    """Plan the fields, in micro-batches of one."""
+    page = pilot.app.screen
     get_input(pilot.app, "batch").value = batch
     get_input(pilot.app, "micro").value = "1"
     await pilot.press("enter")
@@ -499,7 +505,7 @@ async def test_measures_a_profile_if_the_folder_has_none(tmp_path, monkeypatch):
 
     async def measure(model, folder, home):
         measured.append((model, folder))
-        return "profiles/resnet.json"
+        return f"profiles/{model}.json"
 
     monkeypatch.setattr(page_module, "measure_profile", measure)
     app = make_console(tmp_path, page="plan")
@@ -508,9 +514,9 @@ async def test_measures_a_profile_if_the_folder_has_none(tmp_path, monkeypatch):
         await pilot.press("f2")
         await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
         await pilot.press("enter")
-        await wait_until(pilot, lambda: measured == [("resnet", tmp_path)])
-        await wait_until(pilot, lambda: "profiles/resnet.json is measured" in read_screen(app))
-        assert get_input(app, "profile").value == "profiles/resnet.json"
+        await wait_until(pilot, lambda: measured == [("resnet-11", tmp_path)])
+        await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
+        assert get_input(app, "profile").value == "profiles/resnet-11.json"
 
 
 async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, monkeypatch):
@@ -528,6 +534,48 @@ async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, mo
         await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(readonly))
         await pilot.press("f2", "enter")
         await wait_until(pilot, lambda: "starts nothing" in read_screen(readonly))
+
+
+async def test_plan_for_an_existing_file_asks_for_another_name(folder, monkeypatch):
+    app = make_console(folder, page="plan")
+    starts = []
+    monkeypatch.setattr(app.context, "start_run", lambda arguments: starts.append(arguments))
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        (folder / "taken.yaml").write_text("mine")
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "taken.yaml"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("n")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        assert app.screen.query_one(Input).value == "taken.yaml"
+        app.screen.query_one(Input).value = "free.yaml"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: starts)
+        assert page.suite == folder / "free.yaml"
+        assert (folder / "taken.yaml").read_text() == "mine"
+
+
+async def test_assumed_values_are_shown_and_written_as_a_cluster(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_form(pilot)
+        get_input(app, "cluster").value = "2x1"
+        await plan_fields(pilot)
+        assert "profile: five, depth 11, 32x32" in read_screen(app)
+        assert "1.00 GB/s (3.00 GB/s in all-reduces) between machines" in read_screen(app)
+        await pilot.press("f6")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: get_input(app, "cluster").value == "cluster-2x1.yaml")
+        before_s = page.details.plan.step_s
+        await plan_fields(pilot)
+        await wait_until(pilot, lambda: page.details is not None)
+        assert page.details.cluster.name == "cluster-2x1"
+        assert page.details.plan.step_s == pytest.approx(before_s)
+        assert not page.offers("write_cluster")
 
 
 async def test_disturbed_run_is_marked_and_explained(folder):
@@ -586,7 +634,7 @@ async def test_enter_keeps_a_measurement_that_runs(tmp_path, monkeypatch):
 
     async def measure(model, folder, home):
         await finished.wait()
-        return "profiles/resnet.json"
+        return f"profiles/{model}.json"
 
     monkeypatch.setattr(page_module, "measure_profile", measure)
     app = make_console(tmp_path, page="plan")
@@ -600,7 +648,7 @@ async def test_enter_keeps_a_measurement_that_runs(tmp_path, monkeypatch):
         await wait_until(pilot, lambda: app._notifications)
         assert "are being measured" in next(iter(app._notifications)).message
         finished.set()
-        await wait_until(pilot, lambda: "profiles/resnet.json is measured" in read_screen(app))
+        await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
 
 
 async def test_list_of_clusters_has_this_machine_small_ones_and_typing(folder):

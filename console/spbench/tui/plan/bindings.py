@@ -25,6 +25,13 @@ PLAN_BINDINGS: list[BindingType] = [
         "Run the plan, and compare predicted with measured",
         show=True,
     ),
+    make_binding(
+        "plan.write-cluster",
+        "f6",
+        "write_cluster",
+        "Write cluster",
+        "Write the assumed links and memory into a file to edit",
+    ),
     make_binding("plan.mode", "m", "mode", "Mode", "Switch between the fastest plan and DAPPLE's"),
     make_binding("plan.longer", "plus,equals_sign", "lengthen", "Longer", "Draw the step longer"),
     make_binding("plan.shorter", "minus", "shorten", "Shorter", "Draw the step shorter"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+from textual.app import App
 
 from spbench.errors import SpbenchError
 from spbench.launch.placement import count_cores
@@ -11,7 +14,8 @@ from spbench.planner.cluster.this_machine import THIS_MACHINE
 from spbench.planner.nearby_files import find_nearby_files
 from spbench.planner.profile_process import MODELS, get_profile_path
 from spbench.report.links import find_last_link_matrix
-from spbench.tui.chooser import Choice
+from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.plan.form import CLUSTER
 from spbench_core.number_text import format_quantity
 
 OWN = "your own"
@@ -31,10 +35,19 @@ def list_profiles(folder: Path) -> list[Choice]:
             for name in files.torchgraphs
         ),
         *(
-            Choice(f"{_MEASURE}{name}", f"{summary}; writes {get_profile_path(name)}")
-            for name, summary in MODELS.items()
+            Choice(f"{_MEASURE}{name}", f"{model.summary}; writes {get_profile_path(name)}")
+            for name, model in MODELS.items()
         ),
     ]
+
+
+async def choose_entry(app: App[int], field: str, folder: Path, home: Path) -> str | None:
+    """Let the user choose a profile or a cluster; None if the list is left."""
+    if field == CLUSTER:
+        choices = await asyncio.to_thread(list_clusters, folder, home)
+    else:
+        choices = await asyncio.to_thread(list_profiles, folder)
+    return await app.push_screen_wait(Chooser(f"{field.capitalize()} to plan for", choices))
 
 
 def get_model_to_measure(choice: str) -> str | None:

@@ -18,15 +18,14 @@ from spbench.planner.nearby_files import find_nearby_files
 from spbench.planner.profile_process import MODELS, get_profile_path, measure_profile
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
-from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.plan.bindings import PLAN_BINDINGS
-from spbench.tui.plan.choices import OWN, get_model_to_measure, list_clusters, list_profiles
+from spbench.tui.plan.choices import OWN, choose_entry, get_model_to_measure
 from spbench.tui.plan.failure import explain_failure
 from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
 from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, forecast_start
-from spbench.tui.plan.plan_suite import write_plan_suite
+from spbench.tui.plan.plan_suite import write_cluster_file, write_plan_suite
 from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
 
 POLL_INTERVAL = 5.0
@@ -51,10 +50,10 @@ profiles and clusters, and measures a profile. Enter plans, and escape stops it.
 reasons for the plan, its stages, other ways to train the same model, the memory of each stage, and
 one step, which + and - draw longer or shorter. F4 writes a suite that runs the plan and opens it.
 F5 writes it and runs it, and then shows measured next to predicted times."""
-    MODIFYING_ACTIONS = frozenset({"emit", "verify"})
+    MODIFYING_ACTIONS = frozenset({"emit", "verify", "write_cluster"})
     FOOTER = (
         *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.mode"),
-        *("plan.longer", "plan.shorter", "launch.launcher", "launch.hosts"),
+        *("plan.write-cluster", "plan.longer", "plan.shorter", "launch.launcher", "launch.hosts"),
     )
     BINDINGS: ClassVar[list[BindingType]] = PLAN_BINDINGS
     DEFAULT_CSS = """
@@ -178,11 +177,8 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
     def action_plan(self) -> None:
         """Plan with the current fields, and discard the previous plan."""
         if self._measured_model:
-            self.app.notify(
-                f"the layers of {self._measured_model} are being measured; "
-                "plan after that, or stop it with escape",
-                severity="warning",
-            )
+            measuring = f"the layers of {self._measured_model} are being measured"
+            self.show_error(f"{measuring}; plan after that, or stop it with escape")
             return
         self.cancel_work("planning")
         self.details = self.suite = self._awaited_run = None
@@ -217,6 +213,8 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
             return not self._measured_model
         if action in ("emit", "verify"):
             return self.details is not None and not self.is_outdated
+        if action == "write_cluster":
+            return self.details is not None and self.details.cluster.is_assumed
         return action not in ("lengthen", "shorten") or self.details is not None
 
     def describe_location(self) -> tuple[str, ...]:
@@ -240,12 +238,7 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
     async def _choose(self, field: str) -> None:
         """Ask for a profile or a cluster, and enter it into its field."""
         options = self.context.options
-        if field == CLUSTER:
-            choices = await asyncio.to_thread(list_clusters, options.folder, options.home)
-        else:
-            choices = await asyncio.to_thread(list_profiles, options.folder)
-        title = "Cluster to plan for" if field == CLUSTER else "Profile to plan"
-        chosen = await self.app.push_screen_wait(Chooser(title, choices))
+        chosen = await choose_entry(self.app, field, options.folder, options.home)
         if chosen is None:
             return
         model = get_model_to_measure(chosen)
@@ -267,7 +260,7 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
             self.cancel_work("planning")
             self.details = self.suite = self._awaited_run = None
             self._measured_model = model
-            work = f"measuring the layers of {model} ({MODELS[model]})"
+            work = f"measuring the layers of {model} ({MODELS[model].summary})"
             self._start_work(work, self._measure(model))
             self.view.focus()
 
@@ -334,6 +327,15 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         awaited_run = self.await_run(path)
         self.context.start_suite(path)
         awaited_run.is_starting = self.context.starting_since is not None
+
+    def action_write_cluster(self) -> None:
+        """Write the assumed values of the cluster into a file to edit."""
+        self.start_action(self._write_cluster)
+
+    async def _write_cluster(self) -> None:
+        path = await write_cluster_file(self, self.details)
+        if path is not None:
+            self.form.set_text(CLUSTER, path)
 
     async def _write_suite(self, question: str = "") -> Path | None:
         """Write the suite of the plan after a question for its file; None if not written."""

@@ -18,6 +18,7 @@ from spbench.planner.output.plan_description import (
     explain_plan,
     list_stage_notes,
 )
+from spbench.planner.output.plan_inputs import describe_cluster_values, describe_network
 from spbench.planner.output.plan_reasons import explain_choice
 from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
@@ -63,7 +64,7 @@ NO_PROFILE = f"""\
 
 1. Press F2 to measure a profile, the times of a model's layers. This
    folder has none. As a command:
-   spbench profile resnet --output profiles/resnet.json
+   spbench profile resnet --set depth=11 --output profiles/resnet-11.json
 {_STEPS}"""
 
 
@@ -84,6 +85,7 @@ and all-reduces. Layers: the profile. Below: one step."""
     PlanView #message.wrong { color: $text-error; }
     PlanView .pane { height: auto; }
     PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
+    PlanView #inputs { height: auto; color: $text-muted; }
     PlanView #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
     PlanView #run-noise, PlanView #forecast.wrong { color: $text-warning; }
     """
@@ -100,6 +102,7 @@ and all-reduces. Layers: the profile. Below: one step."""
                     pane.border_title = "Plan"
                     pane.border_subtitle = STAGE_LEGEND
                     yield Static("", id="headline", markup=False)
+                    yield Static("", id="inputs", markup=False)
                     yield Static("", id="reasons", classes="notes", markup=False)
                     yield Static("", id="forecast", markup=False)
                     yield _make_table("stages", STAGES)
@@ -150,6 +153,12 @@ and all-reduces. Layers: the profile. Below: one step."""
         self.query_one("#headline", Static).update(
             Content("\n").join([title, *map(Content, other_lines)])
         )
+        network = describe_network(details.profile)
+        cluster_line = describe_cluster_values(details.cluster)
+        if details.cluster.is_assumed:
+            cluster_line = f"{cluster_line}. F6 writes these as a file to edit."
+        inputs = f"profile: {network}\n{cluster_line}"
+        self.query_one("#inputs", Static).update(inputs)
         fill_table(self.query_one("#stages", LineTable), STAGES, build_stage_rows(details))
         reasons = explain_choice(details.plan, details.shares, details.memory)
         self.query_one("#reasons", Static).update("\n".join(reasons))
@@ -169,7 +178,7 @@ and all-reduces. Layers: the profile. Below: one step."""
         self.query_one("#memory-parts", Static).update("\n".join(describe_memory_parts(details)))
         device_table = self.query_one("#devices", LineTable)
         fill_table(device_table, DEVICES, build_device_rows(details))
-        layers_title = Content(f"Layers, measured at batch {details.profile.batch_size}")
+        layers_title = Content(f"Layers of {network}, at batch {details.profile.batch_size}")
         self.query_one("#layers-pane").border_title = layers_title
         fill_table(self.query_one("#layers", LineTable), LAYERS, build_layer_rows(details))
         self.query_one(StepPane).show(details.simulation)

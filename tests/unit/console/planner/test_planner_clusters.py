@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -18,6 +19,7 @@ from spbench.planner.cluster.cluster_file import (
     parse_quantity,
     read_cluster,
 )
+from spbench.planner.cluster.cluster_text import render_cluster
 from spbench.planner.cluster.machines import (
     ETHERNET_25,
     NVLINK,
@@ -28,6 +30,7 @@ from spbench.planner.cluster.machines import (
     Link,
     Machine,
     make_cluster_from_ends,
+    make_hpgo_cluster,
 )
 from spbench.planner.cluster.measured import build_measured_cluster, fit_link
 from spbench.planner.errors import ClusterError, PlannerError
@@ -403,3 +406,11 @@ def test_missing_pair_is_rejected(tmp_path, messages):
 def test_rejects_times_that_do_not_grow(messages):
     with messages.raises(PlannerError):
         fit_link("l", {8: 2e-6, 64: 2e-6})
+
+
+@pytest.mark.parametrize("cluster", [*PRESETS.values(), make_hpgo_cluster("1x2,1x1", (2, 1))])
+def test_assumed_clusters_survive_writing_and_reading(tmp_path, cluster):
+    path = tmp_path / "written.yaml"
+    path.write_text(render_cluster(cluster))
+    loaded = load_cluster(path)
+    assert loaded == replace(cluster, name="written", is_assumed=False)

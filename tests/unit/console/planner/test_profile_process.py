@@ -16,14 +16,14 @@ def replace_program(monkeypatch, tmp_path, text):
 
 async def test_returns_the_path_of_the_profile(monkeypatch, tmp_path):
     replace_program(monkeypatch, tmp_path, 'echo "$@" > arguments')
-    path = await measure_profile("resnet", tmp_path, tmp_path / "home")
-    assert path == "profiles/resnet.json"
+    path = await measure_profile("resnet-11", tmp_path, tmp_path / "home")
+    assert path == "profiles/resnet-11.json"
     assert (tmp_path / "profiles").is_dir()
     arguments = (tmp_path / "arguments").read_text()
-    assert "spbench profile resnet --output profiles/resnet.json" in arguments
+    assert "spbench profile resnet --set depth=11 --output profiles/resnet-11.json" in arguments
 
 
 async def test_reports_the_error_of_the_process(monkeypatch, tmp_path):
     replace_program(monkeypatch, tmp_path, "echo 'error: no torch' >&2; exit 3")
     with pytest.raises(PlannerError, match="exit code 3: no torch"):
-        await measure_profile("resnet", tmp_path, tmp_path / "home")
+        await measure_profile("resnet-11", tmp_path, tmp_path / "home")

@@ -1,0 +1,35 @@
+"""The inputs of a plan in words: the network of its profile, and its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from spbench.planner.cluster.machines import Cluster
+from spbench.planner.output.plan_description import describe_links, describe_memory
+from spbench.planner.profile.layers import Profile
+
+
+def describe_network(profile: Profile) -> str:
+    """Return a profile's network: ``resnet, depth 11, 32x32``; its name if that is all."""
+    params = dict(profile.origin.params) if profile.origin is not None else {}
+    return ", ".join([profile.name, *_list_sizes(params)])
+
+
+def _list_sizes(params: dict[str, Any]) -> Iterator[str]:
+    for name, text in (("arch", "{}"), ("depth", "depth {}"), ("num_layers", "{} cells")):
+        if params.get(name) is not None:
+            yield text.format(params[name])
+    image_size = params.get("image_size")
+    if isinstance(image_size, int):
+        yield f"{image_size}x{image_size}"
+    elif image_size:
+        yield "x".join(map(str, image_size))
+
+
+def describe_cluster_values(cluster: Cluster) -> str:
+    """Return the links and the memory of a cluster, and whether they are assumed."""
+    links = describe_links(cluster)
+    if links and cluster.is_assumed:
+        links = f"{links}, no latency"
+    return "; ".join(filter(None, (links, describe_memory(cluster))))
