@@ -1,4 +1,4 @@
-"""The words in a case's reason that say what became of its planted fault."""
+"""The words in a case's reason for the outcome of its planted fault."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _NOTICED = " noticed"
 
 
 class FaultOutcome(StrEnum):
-    """The status of a failed case with a planted fault, as people see it."""
+    """The status of a failed case with a planted fault, in tables and texts."""
 
     NOTICED = "fault noticed"
     MISSED = "fault missed"
 
 
 def add_noticed_fault(failure: str, fault: str | None) -> str:
-    """Return a failed check or expectation, with the planted fault that it has noticed."""
+    """Return a failed check or expectation, with the planted fault it noticed."""
     return failure if fault is None else f"{failure}; {FAULT} {fault}{_NOTICED}"
 
 
@@ -28,7 +28,7 @@ def blames_fault(reason: str | None) -> bool:
 
 
 def find_fault_outcome(reason: str | None) -> FaultOutcome | None:
-    """Return what became of the planted fault of a case; None if its reason has none."""
+    """Return the outcome of the planted fault of a case; None without a fault."""
     if reason is None:
         return None
     failure, _, fault = reason.rpartition(f"; {FAULT} ")

@@ -46,7 +46,7 @@ class TimeDistribution:
         return f"{name}median {median}, quartiles {low} and {high}, {count}"
 
     def describe_beyond(self, axis: SharedAxis) -> str:
-        """Return the number of iterations beyond the end of an axis; empty if there are none."""
+        """Return the number of iterations beyond an axis; empty without any."""
         count = self.count_in_bins((axis.scale.low, axis.scale.high)).above_range
         if not count:
             return ""

@@ -15,7 +15,7 @@ from spbench_core.number_text import format_quantity
 def describe_time_reference(case: CaseState | None) -> str:
     """Return the origin of the reference time of a case; empty without one.
 
-    A case of links says that its time is that of one pair, which may be far slower than others.
+    The time of a case of links is that of one pair, which may be far slower than others.
     """
     if case is None:
         return ""

@@ -13,7 +13,7 @@ from spbench_core.number_text import format_quantity
 
 
 def describe_outcome(cases: Iterable[CaseState]) -> str:
-    """Return ``9 cases: 7 passed (1 of them noisy), 2 failed; longest: memory, 2.1 s``.
+    """Return ``9 cases: 7 passed (1 of them noisy); longest: memory, 2.1 s``.
 
     The longest case is the one that took the most time, with its preparation and checks.
     """
@@ -34,7 +34,7 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
 
 
 def _note_noisy(noisy_count: int, count: int) -> str:
-    """Return how many cases of a status are noisy, in brackets; empty if none is."""
+    """Return how many cases of a status are noisy, in brackets; empty without any."""
     if not noisy_count:
         return ""
     return " (noisy)" if noisy_count == count else f" ({noisy_count} of them noisy)"

@@ -23,7 +23,7 @@ def list_recorded_cases(home: Path) -> list[tuple[str, str]]:
 
 
 def list_cases_of_run(home: Path, run: str) -> frozenset[str]:
-    """Return the ids of the cases of a run; empty if the index lacks it or cannot be used."""
+    """Return the ids of the cases of a run; empty if the index lacks it."""
     with suppress(UnusableIndexError), open_reading(home) as index:
         rows = index.execute("SELECT id FROM cases WHERE run = ?", (run,))
         return frozenset(str(case) for (case,) in rows)

@@ -42,7 +42,7 @@ def show_case_times(chart: TimesChart, case: CasePart | None, times: LoadedTimes
 
     Args:
         chart: The chart.
-        case: The case; None if none is chosen.
+        case: The case; None without a choice.
         times: The times of the run; None while they are read.
     """
     if case is None:
@@ -61,11 +61,11 @@ def show_case_times(chart: TimesChart, case: CasePart | None, times: LoadedTimes
 
 
 def show_compared_times(chart: TimesChart, row: ComparedRow | None, times: TimesOfPair) -> None:
-    """Show the times of a case in both runs, or in one with the reason why the other has none.
+    """Show the times of a case in both runs; without those of one, the reason.
 
     Args:
         chart: The chart.
-        row: The row of the case in a comparison; None if none is chosen.
+        row: The row of the case in a comparison; None without a choice.
         times: The times of both runs.
     """
     if row is None:

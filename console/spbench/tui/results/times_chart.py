@@ -154,8 +154,8 @@ ends that."""
             return
         for distribution in self._distributions:
             yield distribution.describe()
-        beyond = (distribution.describe_beyond(axis) for distribution in self._distributions)
-        if text := "; ".join(filter(None, beyond)):
+        texts = (distribution.describe_beyond(axis) for distribution in self._distributions)
+        if text := "; ".join(filter(None, texts)):
             yield text
         if self._conclusion:
             yield self._conclusion
