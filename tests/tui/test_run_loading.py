@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from spbench.record.runs.folder import RunFolder
-from spbench.report.previous_times import PreviousTime
+from spbench.report.previous_times import PreviousRun, PreviousTime
 from spbench.tui.feed import Feed
 from spbench.tui.run import loading
 from spbench.tui.run.case_computation import CaseComputation
@@ -44,8 +44,8 @@ async def test_previous_times_are_not_shown_for_another_run(tmp_path, monkeypatc
         assert may_end.wait(20)
         return {"a": PreviousTime(1.0, disturbed=False)}
 
-    previous_run = SimpleNamespace(summary=SimpleNamespace(started=0.0, suite="made-up"))
-    monkeypatch.setattr(loading, "load_previous_run", lambda *_, **__: previous_run)
+    run = SimpleNamespace(summary=SimpleNamespace(started=0.0, suite="made-up"))
+    monkeypatch.setattr(loading, "load_previous_run", lambda *_, **__: PreviousRun(run))
     monkeypatch.setattr(loading, "list_previous_times", list_slowly)
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=SIZE) as pilot:

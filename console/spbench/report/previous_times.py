@@ -16,6 +16,7 @@ from spbench_core.events.statuses import RunStatus
 
 MAX_LOADED = 20
 """The most runs that are loaded for their cases, because the index of runs lacks them."""
+_STATUSES_WITHOUT_END = frozenset({RunStatus.CANCELLED, RunStatus.UNFINISHED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,19 @@ class PreviousTime:
     time_ms: float
     disturbed: bool
     is_preliminary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousRun:
+    """An earlier run with times to compare with those of a run.
+
+    Attributes:
+        run: The earlier run.
+        remark: Why its times are not comparable, such as ``planted fault``; empty if they are.
+    """
+
+    run: RecordedRun
+    remark: str = ""
 
 
 def list_previous_times(
@@ -55,7 +69,7 @@ def list_previous_times(
 
 def load_previous_run(
     home: Path, folder: RunFolder, cases: Collection[str], *, keep: bool = True
-) -> RecordedRun | None:
+) -> PreviousRun | None:
     """Load the run that `find_previous_run` finds for a run; None if there is none.
 
     Args:
@@ -69,8 +83,12 @@ def load_previous_run(
     """
     runs = [summary for _, summary in reversed(update_known_runs(home, keep=keep).values())]
     run = next((summary for summary in runs if summary.id == folder.id), None)
-    previous = None if run is None else find_previous_run(home, runs, run, cases)
-    return None if previous is None else load_run(previous.folder)
+    if run is None:
+        return None
+    previous = find_previous_run(home, runs, run, cases)
+    if previous is None:
+        return None
+    return PreviousRun(load_run(previous.folder), explain_other_conditions(previous, run))
 
 
 def find_previous_run(
@@ -82,7 +100,8 @@ def find_previous_run(
 ) -> RunSummary | None:
     """Return the newest earlier run that has ended and shares cases with a run.
 
-    Runs of the same suite come before those of other suites.
+    Runs with a planted fault, of another machine or without their end come after all others. Within
+    each group, runs of the same suite come first.
 
     Args:
         home: The folder of the runs.
@@ -92,7 +111,10 @@ def find_previous_run(
         load: Loads a run that is not in the index of runs; at most `MAX_LOADED` are loaded.
     """
     shared = frozenset(cases)
-    candidates = sorted(list_earlier_runs(runs, run), key=lambda other: other.suite != run.suite)
+    candidates = sorted(
+        list_earlier_runs(runs, run),
+        key=lambda other: (bool(explain_other_conditions(other, run)), other.suite != run.suite),
+    )
     loads_left = MAX_LOADED
     for other in candidates:
         other_cases: Collection[str] = list_cases_of_run(home, other.id)
@@ -102,6 +124,15 @@ def find_previous_run(
         if not shared.isdisjoint(other_cases):
             return other
     return None
+
+
+def explain_other_conditions(other: RunSummary, run: RunSummary) -> str:
+    """Return why the times of another run are not comparable; empty if they are."""
+    if other.faults:
+        return "planted fault"
+    if other.machine and run.machine and other.machine.hardware != run.machine.hardware:
+        return "other machine"
+    return str(other.status) if other.status in _STATUSES_WITHOUT_END else ""
 
 
 def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSummary]:

@@ -86,14 +86,15 @@ class RunLoader:
             keep=not context.readonly,
         )
         try:
-            run = await asyncio.to_thread(load)
+            previous = await asyncio.to_thread(load)
         except SpbenchError:
             return  # the Results page shows the error
-        if run is None:
+        if previous is None:
             return
-        times = await asyncio.to_thread(list_previous_times, run, identities)
+        times = await asyncio.to_thread(list_previous_times, previous.run, identities)
         if times and not self._is_closed:
-            self._presenter.show_previous(PreviousRows(times, self._selection.cases), run.summary)
+            rows = PreviousRows(times, self._selection.cases)
+            self._presenter.show_previous(rows, previous)
 
     async def _find_report(self) -> None:
         """Note where the report is, as soon as it is written."""

@@ -14,7 +14,7 @@ from time import monotonic
 from textual.widget import Widget
 
 from spbench.record.messages.cases import describe_time_reference
-from spbench.record.runs.history import RunSummary
+from spbench.report.previous_times import PreviousRun
 from spbench.tui.cells import FULL_IDS_WIDTH, name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
@@ -310,11 +310,11 @@ class RunPresenter:
             owner = "all ranks" if rank is None else f"rank {rank}"
             self._body.query_one("#logs-pane", Pane).set_title(f"Logs of {owner}")
 
-    def show_previous(self, rows: PreviousRows, run: RunSummary) -> None:
+    def show_previous(self, rows: PreviousRows, previous: PreviousRun) -> None:
         """Show the times of the previous run."""
         self.selection.previous = rows
         for pane in self._body.query(PreviousPane):
-            pane.show(rows, run)
+            pane.show(rows, previous)
         self.update_all()
 
     @property

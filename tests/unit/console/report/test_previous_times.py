@@ -1,13 +1,21 @@
 """The choice of the earlier run that a run is compared with."""
 
+from dataclasses import replace
+
 import pytest
 
 from spbench.errors import UsageError
+from spbench.record.machine.fingerprint import ComparedMachine
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import index_ended_run, make_summary
 from spbench.record.runs.indexed_report import REPORT
-from spbench.report.previous_times import MAX_LOADED, find_previous_run
+from spbench.report.previous_times import (
+    MAX_LOADED,
+    explain_other_conditions,
+    find_previous_run,
+)
 from spbench.report.recorded import RecordedRun
+from spbench_core.events.statuses import RunStatus
 
 
 def summarize(home, day, suite="halo", verdict="passed"):
@@ -73,3 +81,23 @@ def test_loads_a_limited_number_of_runs(tmp_path):
 
     assert find_previous_run(tmp_path, runs, runs[0], ["a"], load) is None
     assert len(loaded) == MAX_LOADED
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"faults": ("slow@halo",)}, "planted fault"),
+        ({"machine": ComparedMachine("other", "same")}, "other machine"),
+        ({"status": RunStatus.CANCELLED}, "cancelled"),
+    ],
+)
+def test_run_under_other_conditions_is_the_last_choice(tmp_path, changes, remark):
+    machine = ComparedMachine("this", "same")
+    run = replace(summarize(tmp_path, 9), machine=machine)
+    odd = replace(summarize(tmp_path, 8), **{"machine": machine, **changes})
+    regular = replace(summarize(tmp_path, 7, "smoke"), machine=machine)
+    load = make_load({other.id: "a" for other in (run, odd, regular)})
+    assert find_previous_run(tmp_path, [run, odd, regular], run, ["a"], load) == regular
+    assert find_previous_run(tmp_path, [run, odd], run, ["a"], load) == odd
+    assert explain_other_conditions(odd, run) == remark
+    assert explain_other_conditions(regular, run) == ""

@@ -13,8 +13,7 @@ from textual.widgets import Static
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.messages.slowness import describe_ratio
 from spbench.record.number_formatting import DISTURBED, format_factor, format_value
-from spbench.record.runs.history import RunSummary
-from spbench.report.previous_times import PreviousTime
+from spbench.report.previous_times import PreviousRun, PreviousTime
 from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import PRELIMINARY, format_time_cell
 from spbench.tui.panes import Pane
@@ -265,12 +264,15 @@ class PreviousPane(Pane):
         super().__init__("Previous run", table, id=f"{name}-pane")
         self.set_remark("Results page, c: the comparison")
 
-    def show(self, rows: PreviousRows, run: RunSummary) -> None:
-        """Show the rows of another previous run."""
+    def show(self, rows: PreviousRows, previous: PreviousRun) -> None:
+        """Show the rows of another previous run; the title has why it is not comparable."""
         self.query_one(LineTable).set_rows(rows)
+        run = previous.run.summary
         title = f"Previous run: {run.suite}"
         if run.started is not None:
             title += f", {datetime.fromtimestamp(run.started, UTC):%Y-%m-%d %H:%M} UTC"
+        if previous.remark:
+            title += f" ({previous.remark})"
         self.set_title(title)
 
     def update_rows(self) -> None:
