@@ -60,6 +60,14 @@ async def test_duration_is_next_to_the_number_of_cases(suite, known_estimates):
         await wait_until(pilot, lambda: read_title(app) == "3 cases, about 14 s + 1 unknown")
 
 
+async def test_total_tells_the_start_of_jobs_which_the_rows_leave_out(suite, known_estimates):
+    known_estimates["first"] = CaseEstimate(6.0, EstimateSource.HISTORY, 3.0)
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 26 s (3 s to start)")
+
+
 @pytest.mark.usefixtures("known_estimates")
 async def test_duration_is_that_of_marked_cases(suite):
     app = open_suite(suite)

@@ -16,6 +16,8 @@ APPROXIMATE = "~"
 """Before an estimate from the work of a case, which is less exact than one from earlier runs."""
 MAX_ERROR_FACTOR = 5
 """The factor within which an estimate from the work should be."""
+_NOTED_START_SHARE = 0.1
+"""The share of the duration from which the start of launches is noted next to it."""
 
 
 class EstimateSource(Enum):
@@ -73,6 +75,11 @@ class RunEstimate:
         return sum(durations) if durations else None
 
     @cached_property
+    def start_seconds(self) -> float:
+        """The part of `seconds` that is for the start of launches."""
+        return sum(case.start_seconds for case in self.cases.values() if case.seconds is not None)
+
+    @cached_property
     def counts(self) -> Mapping[EstimateSource, int]:
         """The number of cases by the source of their estimate."""
         return Counter(case.source for case in self.cases.values())
@@ -99,6 +106,13 @@ class RunEstimate:
             return "unknown duration" if unknown else ""
         more = f" + {unknown:,} {UNKNOWN}" if unknown else ""
         return f"about {format_estimate(self.seconds)}{more}"
+
+    @property
+    def start_text(self) -> str:
+        """The part of the start of launches: ``(6 s to start)``; empty if it is short."""
+        if self.seconds is None or self.start_seconds < _NOTED_START_SHARE * self.seconds:
+            return ""
+        return f"({format_estimate(self.start_seconds)} to start)"
 
     @property
     def own_text(self) -> str:

@@ -18,7 +18,7 @@ COLUMNS = (
     Column("case", "case", 16, flexible=True),
     Column("benchmark", "benchmark", 17, drop_priority=1),
     Column("ranks", "ranks", 5, align="right"),
-    Column("estimate", "estimate", 8, align="right"),
+    Column("estimate", "estimate", 11, align="right"),
     Column("line", "line", 4, align="right", drop_priority=2),
 )
 MARK = "●"

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
+from spbench.tui.suites.case_facts import render_case_facts
 from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""
+_MIN_FITTED_HEIGHT = 24
+"""Height of the pane from which table and command both have enough rows."""
 NO_CASE = "Select a case to see its launch command."
 
 
@@ -40,7 +43,8 @@ class CommandPane(VerticalScroll):
     HELP: ClassVar[str] = """\
 The exact launch line of the job with the selected case, on the selected hosts, and its environment.
 Below it is the line that runs only this case, without spbench. y copies the launch line with its
-environment.
+environment. The rest is about the case: the estimate of its duration, all its parameters, its
+checks and expectations, and the faults that can be planted.
 """
     DEFAULT_CSS = "CommandPane { scrollbar-size: 0 1; }"
 
@@ -53,8 +57,14 @@ environment.
     def compose(self) -> ComposeResult:
         yield Static(NO_CASE, markup=False)
 
-    def show(self, command: JobCommand | str, case_id: str = "", warning: str = "") -> None:
-        """Show the command of a case below a warning, or a message on why there is none."""
+    def show(
+        self,
+        command: JobCommand | str,
+        case_id: str = "",
+        warning: str = "",
+        facts: Text | None = None,
+    ) -> None:
+        """Show the command of a case, or why there is none, between a warning and its facts."""
         if isinstance(command, str):
             self.command_line = ""
             self.reason = command
@@ -64,6 +74,8 @@ environment.
             self.command_line = command.line
             self.border_title = Content(f"Command of {case_id}")
             text = _render_command(command)
+        if facts is not None:
+            text = text + Text("\n\n") + facts
         content = Content.from_rich_text(text)
         if warning:
             line = Content.styled(f"{EXCESS_SIGN} {warning}\n", "$text-warning")
@@ -93,6 +105,9 @@ class CasesPane(Vertical):
     DEFAULT_CSS = """
     CasesPane > #cases-frame { height: 1fr; }
     CasesPane > CommandPane { height: auto; min-height: 5; max-height: 50%; }
+    /* The table is as high as its cases, and at most 60 %; the command has the rest. */
+    CasesPane.-fitted > #cases-frame { min-height: 7; max-height: 60%; }
+    CasesPane.-fitted > CommandPane { height: 1fr; max-height: 100%; }
     """
 
     class CaseSelected(Message):
@@ -112,6 +127,15 @@ class CasesPane(Vertical):
     def compose(self) -> ComposeResult:
         yield CasesTable(id="cases-frame")
         yield CommandPane(id="command", classes="pane")
+
+    def on_resize(self) -> None:
+        """Give the table the rows that it needs if the pane is next to the text."""
+        self._fit_table()
+
+    def _fit_table(self) -> None:
+        fitted = self.size.height >= _MIN_FITTED_HEIGHT
+        self.set_class(fitted, "-fitted")
+        self.cases.styles.height = self.cases.needed_height if fitted else "1fr"
 
     @property
     def cases(self) -> CasesTable:
@@ -157,7 +181,10 @@ class CasesPane(Vertical):
         self.cases.show(rows)
         if not keep_case or rows.case(key) is None:
             self.select_line(line)
+        elif key is not None:
+            self.cases.table.move_to(key)  # scrolls to it, as rows above it may be new
         self._page_cursor = self.cases.table.cursor_key
+        self._fit_table()
         self._show_command()
 
     def clear(self) -> None:
@@ -211,11 +238,13 @@ class CasesPane(Vertical):
         # In the meantime the console may have ended, or another text may have been parsed.
         if parsed is self._parsed and self.app.is_running:
             self.query_one(CasesTable).show_estimate(estimate)
+            self._show_command()
 
     # Without a description Textual would print the arguments: 0.2 s for a suite of 2,000 cases.
     @work(exclusive=True, group="command", description="the launch command of a case")
     async def _compute_command(self, parsed: ParsedSuite, case: Case) -> None:
         command = await asyncio.to_thread(find_command, parsed, case.id)
+        facts = await asyncio.to_thread(render_case_facts, case, self.cases.estimate)
         if self.app.is_running:
             warning = parsed.excess_by_case.get(case.id, "")
-            self.query_one(CommandPane).show(command, case.id, warning)
+            self.query_one(CommandPane).show(command, case.id, warning, facts)

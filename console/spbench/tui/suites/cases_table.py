@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Input
 
-from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
+from spbench.engine.run_estimate import NO_ESTIMATE, CaseEstimate, RunEstimate
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.suites.case_rows import COLUMNS, SuiteCaseRows
 from spbench.tui.widgets.keys import make_binding
@@ -18,6 +18,9 @@ from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.suites.case import Case
+
+_ROWS_AROUND_CASES = 3
+"""The heading of the table and the border around it."""
 
 
 class CasesTable(FilterPane):
@@ -28,8 +31,8 @@ The cases that the suite expands to. / filters them by words of their id, benchm
 Space marks a case (●), a marks all that are shown or removes their marks. F5 runs the marked cases,
 or all if none is marked. The estimate is the duration in earlier runs, or with ~ one computed from
 the work for an idle machine, within a factor of 5. It leaves out the start of the launch, which
-cases share: only the total below the table includes it. Unknown: the work depends on your code or
-on a GPU."""
+cases share: the total below the table includes it, with its length in brackets. Unknown: the work
+depends on your code or on a GPU."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
         make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),
@@ -58,6 +61,17 @@ on a GPU."""
     def case(self) -> Case | None:
         """The case under the cursor."""
         return self.rows.case(self.table.cursor_key)
+
+    @property
+    def estimate(self) -> CaseEstimate | None:
+        """The estimated duration of the case under the cursor; None until it is known."""
+        return None if self.case is None else self._estimate.cases.get(self.case.id)
+
+    @property
+    def needed_height(self) -> int:
+        """The rows that show all cases: with a heading, the border and an open filter."""
+        filter_height = 1 if self.query_one(Input).has_class("open") else 0
+        return len(self.rows.cases) + filter_height + _ROWS_AROUND_CASES
 
     @property
     def marked(self) -> tuple[str, ...]:
@@ -122,7 +136,8 @@ on a GPU."""
         if not self.rows.current:
             return ""
         names = self.marked or [case.id for case in self.rows.cases]
-        return self._estimate.select_cases(names).short_text
+        estimate = self._estimate.select_cases(names)
+        return f"{estimate.short_text} {estimate.start_text}".strip()
 
     def _update_title(self) -> None:
         cases = self.rows.cases

@@ -60,8 +60,8 @@ starts a run: use F5 and F6."""
     SuitesPage.-narrow.files #files { display: block; }
     SuitesPage.no-files #files { display: none; }
     SuitesPage.-wide #work { layout: horizontal; }
-    SuitesPage.-wide #text { height: 1fr; width: 5fr; }
-    SuitesPage.-wide #cases-pane { height: 1fr; width: 4fr; }
+    SuitesPage.-wide #text { height: 1fr; width: 1fr; }
+    SuitesPage.-wide #cases-pane { height: 1fr; width: 1fr; }
     SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }
     """
     AUTO_FOCUS = "SuitesPage.files #files, #cases"

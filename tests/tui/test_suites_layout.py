@@ -1,0 +1,81 @@
+"""Sizes of the panes of the Suites page, and the facts about the selected case."""
+
+import pytest
+from textual.widgets import Static
+
+from spbench.engine.run_estimate import CaseEstimate, EstimateSource
+from spbench.tui.suites.case_facts import render_case_facts
+from spbench.tui.suites.cases_pane import CasesPane, CommandPane
+from spbench.tui.suites.cases_table import CasesTable
+from support.tui.app_driver import wait_until
+from support.tui.suites_page import (
+    SUITE,
+    answer,
+    get_text_pane,
+    move_to_line,
+    open_suite,
+    wait_for_cases,
+)
+
+MANY = SUITE + "".join(
+    f"  - name: more-{number}\n    benchmark: link.barrier\n    np: 2\n" for number in range(90)
+)
+
+
+@pytest.mark.parametrize("text", [SUITE, MANY])
+async def test_command_has_the_rows_that_the_cases_do_not_need(suite, text):
+    suite.write_text(text)
+    app = open_suite(suite)
+    count = 3 if text == SUITE else 93
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot, count)
+        whole = app.screen.query_one(CasesPane).size.height
+        cases = app.screen.query_one(CasesTable)
+        expected = min(max(count + 3, 7), whole * 60 // 100)
+        await wait_until(pilot, lambda: cases.outer_size.height == expected)
+        command = app.screen.query_one(CommandPane)
+        assert command.outer_size.height == whole - expected
+
+
+async def test_facts_of_the_selected_case_are_below_its_command(suite, case_estimates):
+    case_estimates["first"] = CaseEstimate(4.0, EstimateSource.HISTORY, 1.5)
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot)
+        pane = app.screen.query_one(CommandPane)
+
+        def read_command():
+            return str(pane.query_one(Static).content).replace("\N{NO-BREAK SPACE}", " ")
+
+        await wait_until(pilot, lambda: "and 1.5 s as its share" in read_command())
+        for part in ("2.5 s from earlier runs", "image_size 64", "F7\ncorrupt-halo,"):
+            assert part in read_command()
+
+
+async def test_facts_leave_out_values_of_the_environment(suite):
+    program = "benchmark: program.run\n    params: {argv: [ls], env: {TOKEN: secret}}\n"
+    suite.write_text(SUITE + f"  - name: other\n    {program}")
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot, 4)
+        parsed = await get_text_pane(app).parse()
+        text = render_case_facts(parsed.cases[-1], None).plain
+        assert "env\N{NO-BREAK SPACE}TOKEN" in text
+        assert "secret" not in text
+
+
+async def test_undo_keeps_the_selected_case_in_view(suite):
+    suite.write_text(MANY)
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot, 93)
+        table = app.screen.query_one(CasesTable).table
+        table.focus()
+        await move_to_line(pilot, 16)
+        await wait_until(pilot, lambda: table.cursor_key == "more-0")
+        await pilot.press("f8")
+        await answer(pilot, "y")
+        await wait_for_cases(pilot, 92)
+        await pilot.press("ctrl+z")
+        await wait_for_cases(pilot, 93)
+        await wait_until(pilot, lambda: table.cursor_key in table.visible_keys)
