@@ -58,7 +58,7 @@ class RunControl:
                 self._page.show_error(str(error), timeout=10)
 
     def rerun_failed(self, feed: Feed) -> None:
-        """Start a run of the failed cases, or tell why there is nothing to start."""
+        """Start a run of the failed cases, or report why there is none."""
         if feed.state.run is None or (feed.state.run.status is None and not feed.ended):
             self._page.notify("the run is still running; what failed can be run when it has ended")
         elif not any(case.status.is_bad for case in feed.state.cases.values()):

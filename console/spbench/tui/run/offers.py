@@ -1,4 +1,4 @@
-"""The actions of the Run page that are possible for a run, and those with an effect now."""
+"""The actions of the Run page that are possible, and those with an effect now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of the Run page before there is a run: help, progress and failure of a start."""
+"""The texts of the Run page without a run: help, progress and failure of a start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NoRunText(Static):
 
 
 def describe_preparation(started_at: float) -> str:
-    """Return the progress of a run without a folder, the seconds since its start and a key."""
+    """Return the progress of a run without a folder: the seconds so far, and a key."""
     seconds = time.monotonic() - started_at
     return f"it reads its suite and asks hosts what they have, {seconds:.0f} s; x cancels it"
 
