@@ -61,6 +61,15 @@ def test_both_runs_have_the_same_axis_and_the_ratio_in_words():
     assert max(map(len, lines)) <= 60
 
 
+def test_bars_of_both_runs_have_the_same_height_for_an_iteration():
+    a = make_distribution("a", [1.0, 1.0, 1.0, 1.0, 2.0], None)
+    b = make_distribution("b", [1.2, 1.4, 1.6, 1.8], None)
+    lines = draw([a, b], ascii=True)
+    assert "up to 4 a bar" in lines[0]
+    assert len([line for line in lines if line.startswith("  ") and "#" in line]) == 5
+    assert len([line for line in lines if line.startswith("  ") and "o" in line]) == 1
+
+
 @pytest.mark.parametrize("height", range(1, 30))
 def test_chart_of_any_height_has_the_ratio(height):
     lines = draw(make_pair(), height=height)

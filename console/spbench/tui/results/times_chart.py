@@ -42,7 +42,7 @@ class TimesChart(Chart):
 
     HELP: ClassVar[str] = """\
 The times of the iterations of a case, of the slowest rank each. Two runs have the same axis. The
-bars of a run count its iterations, scaled to its highest bar. In the line below them, the thick
+bars count the iterations of a run, on one scale for both runs. In the line below them, the thick
 part reaches from the lower to the upper quartile, and the upright bar is the median.
 (log): an axis of powers. Left, right, home, end or a click choose a bar and read it out; escape
 ends that."""
@@ -89,18 +89,20 @@ ends that."""
         text = text[max(0, len(text) - max(1, height - fixed_lines)) :]
         bar_lines = max(0, min(MAX_BAR_LINES, (height - fixed_lines - len(text)) // runs))
         edges = axis.find_edges(bins)
-        lines = [self._render_legend(axis)]
+        counts = [distribution.count_in_bins(edges).counts for distribution in self._distributions]
+        highest = max(map(max, counts))
+        lines = [self._render_legend(axis, highest)]
         for index, distribution in enumerate(self._distributions):
-            lines += self._render_bars(index, distribution.count_in_bins(edges).counts, bar_lines)
+            lines += self._render_bars(index, counts[index], highest, bar_lines)
             lines.append(self._render_quartiles(index, distribution, axis, bins))
         return [*lines, self._render_axis(axis, bins), *text][:height]
 
     def _get_glyphs(self, index: int) -> _Glyphs:
         return (_ASCII if self.ascii else _GLYPHS)[index]
 
-    def _render_legend(self, axis: SharedAxis) -> list[Piece]:
+    def _render_legend(self, axis: SharedAxis, highest: int) -> list[Piece]:
         log_note = " (log)" if axis.scale.log else ""
-        title = f"iterations by time in {axis.unit.unit}{log_note}"
+        title = f"iterations by time in {axis.unit.unit}{log_note}, up to {highest} a bar"
         pieces: list[Piece] = [(title, "title")]
         for index, distribution in enumerate(self._distributions):
             if not distribution.name:
@@ -109,10 +111,12 @@ ends that."""
             pieces.append((name, _STYLES[index]))
         return pieces
 
-    def _render_bars(self, index: int, counts: Sequence[int], rows: int) -> list[list[Piece]]:
+    def _render_bars(
+        self, index: int, counts: Sequence[int], highest: int, rows: int
+    ) -> list[list[Piece]]:
+        """Return the bars of a run; one with the count ``highest`` has the full height."""
         glyphs = self._get_glyphs(index).bars
         steps = len(glyphs) - 1
-        highest = max(counts) or 1
         # Any iteration makes a visible bar, however low it is.
         heights = [
             max(1, round(count * rows * steps / highest)) if count else 0 for count in counts
