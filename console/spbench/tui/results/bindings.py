@@ -31,8 +31,8 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding(
         "results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"
     ),
-    make_binding("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
-    make_binding("results.pin", "B", "pin", "Pin", "Make a baseline of the run"),
+    make_binding("results.baseline", "b", "baseline", "Vs baseline", "Compare with a baseline"),
+    make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),
     make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
     make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
     make_binding("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),

@@ -217,7 +217,7 @@ both, a metric over runs, a metric over a swept parameter."""
     async def _choose_baseline(self) -> None:
         baselines = await asyncio.to_thread(self._library.baselines)
         if not baselines:
-            self.notify("there is no baseline yet; B makes one of a run", severity="warning")
+            self._change(self._changes.offer_first_baseline)
             return
         chooser = Chooser("Compare with", [Choice(name, origin) for name, origin in baselines])
         name = await self.app.push_screen_wait(chooser)

@@ -47,6 +47,15 @@ class RunChanges:
             await asyncio.to_thread(write_note, run.folder, note)
             self._on_change()
 
+    async def offer_first_baseline(self, run: RunSummary) -> None:
+        """Offer to make a baseline of a run, as there is none yet."""
+        if self._page.context.readonly:
+            self._page.app.notify("there is no baseline yet", severity="warning")
+            return
+        question = f"There is no baseline yet. Make one of {run.id} now?"
+        if await self._page.confirm(question, "Make", "Cancel"):
+            await self.save_baseline(run)
+
     async def save_baseline(self, run: RunSummary) -> None:
         """Save a baseline of a run under a name that the user enters.
 
