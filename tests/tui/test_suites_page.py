@@ -345,10 +345,10 @@ async def test_new_suite_needs_a_new_file(suite):
         await wait_for_cases(pilot)
         await pilot.press("n")
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        problem = app.screen.query_one("#problem")
         for name, message in (("suites/made-up.yaml", "exists already"), ("a.txt", "with .yaml")):
             app.screen.query_one(Input).value = name
             await pilot.press("enter")
-            problem = app.screen.query_one("#problem")
             await wait_until(pilot, lambda text=message: text in str(problem.content))
         app.screen.query_one(Input).value = "suites/fresh"
         await pilot.press("enter")
