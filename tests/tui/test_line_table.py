@@ -5,11 +5,15 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import App
+from textual.strip import Strip
 
 from spbench.tui.widgets import table_order
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
+from spbench.tui.widgets.table_lines import crop_line
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 from support.tui.app_driver import wait_until
 
@@ -482,3 +486,10 @@ def test_joined_phrases_fit_with_the_first_at_the_start(parts, width):
     assert len(line) <= width
     phrases = [part for part in parts if part]
     assert not phrases or line.startswith(phrases[0][: width - 1])
+
+
+def test_column_cut_at_the_right_edge_is_blank():
+    columns = (Column("a", "a", 4), Column("b", "b", 7, "right"), Column("c", "c", 7, "right"))
+    layout = lay_out(columns, 16, show_all=True)
+    line = Strip([Segment("  aaaa 61.3 ms 99.9 ms")])
+    assert crop_line(line, layout, 0, 18, Style()).text.rstrip() == "  aaaa 61.3 ms"

@@ -86,9 +86,18 @@ def count_fixed_cells(layout: Layout, width: int) -> int:
 
 
 def crop_line(line: Strip, layout: Layout, scroll: int, width: int, fill: Style) -> Strip:
-    """Return the part in view of a line that is scrolled by ``scroll`` cells."""
+    """Return the part in view of a line that is scrolled by ``scroll`` cells.
+
+    A column that is cut at an edge is blank: half a number looks like another number.
+    """
+    fixed_width = count_fixed_cells(layout, width) if scroll else 0
+    for placed in layout.placed[1:]:
+        end = placed.x + placed.width
+        is_cut = any(placed.x < edge < end for edge in (fixed_width + scroll, width + scroll))
+        if is_cut and not placed.column.flexible:
+            blank = Strip([Segment(" " * placed.width, fill)], placed.width)
+            line = Strip.join([line.crop(0, placed.x), blank, line.crop(end)])
     if scroll:
-        fixed_width = count_fixed_cells(layout, width)
         line = Strip.join([line.crop(0, fixed_width), line.crop(fixed_width + scroll)])
     return line if line.cell_length == width else line.crop_extend(0, width, fill)
 
