@@ -147,6 +147,12 @@ class WatchedRun:
         cells = self.table("ranks")._order.rows.cells(rank)
         return [cell if isinstance(cell, str) else cell.text for cell in cells]
 
+    @property
+    def histogram(self):
+        """The histogram that is shown: on a wide screen the one below the findings."""
+        charts = [*self.page.query(HistogramChart)]
+        return next((chart for chart in charts if chart.parent.display), charts[-1])
+
     def title(self, pane):
         return self.page.query_one(f"#{pane}-pane")._border_title.plain
 
@@ -392,19 +398,19 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
         await run.wait_for_texts("6.10", "0/2 cases")
         await run.press("space")
         await run.wait_for_texts("PAUSED")
-        counts = run.page.query_one(HistogramChart)._counts
+        counts = run.histogram._counts
         heartbeat = make.rank_event("heartbeat", 0, time=1011.0)
         run.source.send(
             *make_samples([[50.0] * 9] * 4), *make_checks(), *make_case_end(), heartbeat
         )
         await run.wait_for_texts("1/2 cases", "✗ failed", "11 s")
         assert run.row(3)[7] == "6.10 ms"
-        assert run.page.query_one(HistogramChart)._counts == counts
+        assert run.histogram._counts == counts
         await run.press("down")
-        await run.wait_until(lambda: run.title("histogram") == "Histogram: time of rank 1")
+        await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 1")
         await run.press("escape", "space")
         await run.wait_until(lambda: run.row(3)[7] == "50.0 ms")
-        await run.wait_until(lambda: sum(run.page.query_one(HistogramChart)._counts) == 11)
+        await run.wait_until(lambda: sum(run.histogram._counts) == 11)
         await run.wait_until(lambda: "PAUSED" not in read_screen(run.app))
 
 
@@ -465,9 +471,48 @@ async def test_ranks_and_strip_call_the_same_rank_slow(open_run, size):
     async with open_run(size, make_running_events()[:-4]) as run:
         run.source.send(*make_samples([[0.001] * 9] * 3 + [[0.003] * 9]))
         await run.wait_for_texts("too briefly to", "3.00x")
-        assert run.row(3)[-3].strip() == "3.00x"
+        assert run.row(3)[-2].strip() == "3.00x"
         run.source.send(*make_samples([[1.0] * 20] * 3 + [[3.0] * 20]))
         await run.wait_for_texts("rank 3 on node03 is 3.00x", "3.00x slow")
+
+
+async def test_strip_and_table_agree_after_each_update(open_run):
+    async with open_run(WIDE, make_running_events()[:-4]) as run:
+        presenter = run.page.presenter
+        version = presenter.selection.feed.version
+        presenter.tick = lambda: None
+        run.source.send(*make_samples([[1.0] * 20] * 3 + [[3.0] * 20]))
+        await run.wait_until(lambda: presenter.selection.feed.version > version)
+        presenter._update_parts(0)
+        assert run.row(3)[-2] == "3.00x slow"
+        assert "3.00x" in presenter.strip._note
+
+
+def list_titles(table):
+    """Return the titles of the columns that a table shows."""
+    return {placed.column.title for placed in table._layout.placed}
+
+
+@pytest.mark.parametrize("size", [(160, 48), (200, 60)])
+async def test_wide_screen_shows_all_important_columns(open_run, size):
+    events = [*make_running_events(), *make_checks(failed=())]
+    async with open_run(size, events) as run:
+        await run.wait_for_texts("6.10", "4/4")
+        for table, titles in (
+            ("cases", {"status", "case", "time", "reference", "efficiency", "checks"}),
+            ("ranks", {"rank", "host", "phase", "median", "skew", "check"}),
+        ):
+            await run.wait_until(
+                lambda table=table, titles=titles: titles <= list_titles(run.table(table))
+            )
+
+
+async def test_wide_screen_has_charts_instead_of_empty_panes(open_run):
+    async with open_run((200, 60), make_running_events()) as run:
+        await run.wait_for_texts("6.10", "Histogram: time of the slowest rank")
+        await run.wait_until(lambda: run.histogram.id == "left-histogram")
+        findings = run.page.query_one("#findings-pane")
+        await run.wait_until(lambda: findings.size.height <= 8)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -666,7 +711,7 @@ async def test_time_of_a_running_case_equals_its_final_time(open_run):
         run.source.send(*(make.rank_event("case_start", rank, case="next") for rank in range(4)))
         await run.wait_until(lambda: run.title("ranks") == "Ranks of next")
         await run.wait_until(lambda: run.table("cases").cursor_key == "next")
-        await run.wait_until(lambda: run.page.query_one(HistogramChart)._counts == ())
+        await run.wait_until(lambda: run.histogram._counts == ())
 
 
 async def test_sparse_ticks_eventually_show_all(open_run, monkeypatch):
@@ -674,7 +719,7 @@ async def test_sparse_ticks_eventually_show_all(open_run, monkeypatch):
         await run.wait_for_texts("6.10", "0/2 cases", "… running")
         presenter = run.page.presenter
         version = run.page.presenter._version
-        histogram = run.page.query_one(HistogramChart)
+        histogram = run.histogram
         counts = histogram._counts
         clock = []
         monkeypatch.setattr("spbench.tui.run.presenter.monotonic", lambda: clock[-1])
@@ -708,11 +753,11 @@ async def test_efficiency_above_100_percent_is_explained_once(open_run):
 @pytest.mark.long
 async def test_charts_follow_the_selected_rank_and_metric(open_run):
     async with open_run(WIDE, [*make_running_events(), *make_rates()]) as run:
-        await run.wait_until(lambda: run.title("histogram") == SLOWEST)
+        await run.wait_until(lambda: run.title(run.histogram.id) == SLOWEST)
         line = run.page.query_one(TimelineChart)
         await run.wait_until(lambda: line._values == [6.0, 6.2])
         await run.press("down", "down")
-        await run.wait_until(lambda: run.title("histogram") == "Histogram: time of rank 2")
+        await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 2")
         await run.wait_until(lambda: line._values == [2.1, 2.0])
         await run.press("m")
         await run.wait_until(
@@ -722,15 +767,15 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
             lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
         )
         await run.press("escape")
-        await run.wait_until(lambda: run.title("histogram") == SMALLEST)
+        await run.wait_until(lambda: run.title(run.histogram.id) == SMALLEST)
         await run.wait_until(lambda: line._values == [9.0, 9.0])
         await run.press("m")
-        await run.wait_until(lambda: run.title("histogram") == SLOWEST)
+        await run.wait_until(lambda: run.title(run.histogram.id) == SLOWEST)
         await run.wait_for_texts("limit 5.00 ms")
         await run.focus("strip")
         await run.press("end")
         await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
-        await run.wait_until(lambda: run.title("histogram") == "Histogram: time of rank 3")
+        await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 3")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -15,6 +15,12 @@ MAX_RECENT = 10
 """The number of newest times that a view draws."""
 
 
+def find_rate_metric(case: CaseState) -> str | None:
+    """Return the first metric of a case in GB/s; None if it has none."""
+    metrics = case.identity.metrics.values()
+    return next((metric.name for metric in metrics if metric.unit == "GB/s"), None)
+
+
 class RankFigures:
     """A rank's times over all repeats so far, its coordinates and its rate.
 
@@ -45,8 +51,7 @@ class RankFigures:
         self._num_taken: dict[int, int] = {}
         self._num_active: dict[int, int] = {}
         self._waits = comparison.waits if comparison is not None else ()
-        metrics = case.identity.metrics.values() if case else ()
-        self._rate_metric = next((info.name for info in metrics if info.unit == "GB/s"), None)
+        self._rate_metric = find_rate_metric(case) if case else None
 
     def take_times(self) -> float | None:
         """Add new times, and return the new median; None without new times."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS
@@ -20,20 +20,20 @@ from spbench.tui.run.panels import (
     list_panels,
 )
 from spbench.tui.run.panes.charts import HistogramPane, TimelinePane
+from spbench.tui.run.panes.filter_input import FilterInput
 from spbench.tui.run.panes.gpu_panel import COLUMNS as GPU_COLUMNS
 from spbench.tui.run.panes.hosts_panel import HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import build_rank_columns
+from spbench.tui.run.wide_layout import choose_left_width, fit_left, fit_right
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
+from spbench.tui.widgets.text import wrap_words
 
 MAX_STRIP_LINES = 4
-CHART_LINES = 20
-"""Lines of the charts on a full screen, which leaves the others to the panes below."""
-MIN_LOWER_EXTRA = 9
-"""Lines of a row of panes below the charts, with fewer there is one row instead of two."""
+MAX_NOTE_LINES = 2
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
 MIN_TABLE_LINES = 5
@@ -81,9 +81,10 @@ class RunBody(Container):
         & #extra, & #previous-pane, & #parts-pane { display: none; }
         & #extra { height: 1fr; }
         & #extra > * { height: 1fr; }
+        & #left-histogram-pane { display: none; height: 1fr; }
         &.-full #extra { display: block; }
         &.-wide { layout: horizontal; }
-        &.-wide #left { width: 41%; min-width: 74; height: 1fr; }
+        &.-wide #left { height: 1fr; }
         &.-wide #findings-pane { display: block; height: 1fr; }
         &.-wide #right { width: 1fr; }
     }
@@ -96,6 +97,8 @@ class RunBody(Container):
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
         self._case_note = ""
+        self._cases_width = 0
+        self._width = 0
 
     def compose(self) -> ComposeResult:
         with Vertical(id="left"):
@@ -108,6 +111,7 @@ class RunBody(Container):
             yield PreviousPane("previous")
             yield Pane("Findings", FindingsPanel(id="findings"), id="findings-pane")
             yield PartsPane("parts")
+            yield HistogramPane("left-histogram")
         columns = build_rank_columns(())
         with Vertical(id="right"):
             yield Pane(
@@ -120,10 +124,10 @@ class RunBody(Container):
             )
             with Horizontal(id="filter"):
                 yield Static("/")
-                yield _FilterInput(placeholder="words that a rank's row must have")
+                yield FilterInput(placeholder="words that a rank's row must have")
             with Horizontal(id="lower"):
                 yield Pane("Findings", FindingsPanel(id="lower-findings"), id=FINDINGS_PANE)
-                yield HistogramPane()
+                yield HistogramPane("histogram")
                 yield TimelinePane()
                 yield HostMapPane("lower-host-map")
                 yield PartsPane("lower-parts")
@@ -142,8 +146,8 @@ class RunBody(Container):
     def fit(self, size: Size) -> None:
         """Lay out the panes for a screen size."""
         self.set_class(size.width >= WIDE_WIDTH, "-wide")
-        if size.width >= WIDE_WIDTH:
-            self.query_one("#left").styles.height = "1fr"
+        self._width = size.width
+        self._fit_width()
         self.set_class(size.height < TALL_HEIGHT, "-short")
         self.set_class(size.width >= WIDE_WIDTH and size.height >= FULL_HEIGHT, "-full")
         for pane in self.query(Pane):
@@ -153,6 +157,21 @@ class RunBody(Container):
             self._panels = panels
             self._user_chose_panel = False
             self._show(panels[0])
+
+    def share_width(self, cases_width: int) -> None:
+        """Share the width of a wide screen with cases whose columns have this width."""
+        if cases_width != self._cases_width:
+            self._cases_width = cases_width
+            self._fit_width()
+
+    def _fit_width(self) -> None:
+        left = self.query_one("#left")
+        if self._width >= WIDE_WIDTH:
+            left.styles.width = choose_left_width(self._width, self._cases_width)
+            left.styles.height = "1fr"
+        else:
+            left.styles.width = "1fr"
+            self.query_one("#left-histogram-pane").display = False
 
     def next_panel(self) -> None:
         """Show the next panel below the ranks; `Panel.NONE` hides all of them."""
@@ -185,6 +204,13 @@ class RunBody(Container):
         self.query_one("#lower").display = self.panel is not Panel.NONE
         for pane in self.query("#lower > *"):
             pane.display = pane.id in self.panel.value
+        self._hide_second_histogram()
+
+    def _hide_second_histogram(self) -> None:
+        """Show the histogram at one place only, if the timeline is next to it."""
+        if self.panel is Panel.CHARTS:
+            is_left = self.query_one("#left-histogram-pane").display
+            self.query_one("#histogram-pane").display = not is_left
 
     @property
     def is_filter_open(self) -> bool:
@@ -195,14 +221,14 @@ class RunBody(Container):
         """Show the input of the filter and focus it."""
         self.query_one("#filter").display = True
         # Unlike `focus`, this takes effect at once, so that keys typed ahead go to the input.
-        self.screen.set_focus(self.query_one(_FilterInput))
+        self.screen.set_focus(self.query_one(FilterInput))
 
     def close_filter(self) -> bool:
         """Show all ranks again; return whether the filter was open."""
         line = self.query_one("#filter")
         was_open = bool(line.display)
         line.display = False
-        self.query_one(_FilterInput).clear()
+        self.query_one(FilterInput).clear()
         return was_open
 
     @property
@@ -254,10 +280,13 @@ class RunBody(Container):
         left_height = self.query_one("#left").size.height if is_wide else 0
         self._limit_height("#cases-pane", cases_lines, left_height)
         self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
-        self._fit_parts(left_height)
+        if is_wide:
+            fit_left(self, left_height, is_short=is_short)
+            self._hide_second_histogram()
         shares_height = self.panel is not Panel.NONE or self.is_full
         self._limit_height("#ranks-pane", ranks_lines, height if shares_height else 0)
-        self._fit_extra(right.size.height, ranks_lines)
+        table_lines = min(ranks_lines, round(right.size.height * MAX_TABLE_SHARE))
+        fit_right(self, right.size.height - table_lines, self.panel, is_full=self.is_full)
         return self.panel is not previous_panel
 
     def show_case_note(self, note: str) -> None:
@@ -270,7 +299,8 @@ class RunBody(Container):
 
     def _count_note_lines(self) -> int:
         note = self.query_one("#case-note", Static)
-        return max(1, note.size.height) if note.display else 0
+        lines = len(wrap_words(self._case_note, note.size.width, MAX_NOTE_LINES))
+        return max(1, lines) if note.display else 0
 
     def _count_panel_lines(self, *, has_samples: bool) -> int:
         """Return the number of lines that the panel below the ranks needs."""
@@ -285,15 +315,6 @@ class RunBody(Container):
             frame_lines = 1 if is_short else 3
             lines = min(max(text_lines + frame_lines, MIN_PANEL_LINES), MIN_CHART_LINES)
         return min(lines, self.size.height // 3) if is_short else lines
-
-    def _fit_parts(self, left_height: int) -> None:
-        """Let the parts of an iteration share the lines of the findings on a full screen."""
-        parts = self.query_one("#parts-pane")
-        shares_height = parts.display and self.is_full and self.screen.maximized is None
-        findings_lines = self.query_one("#findings", FindingsPanel).text_lines + 3
-        limit = left_height // 2
-        height = min(max(findings_lines, MIN_LOWER_EXTRA), limit) if shares_height else "1fr"
-        self.query_one("#findings-pane").styles.height = height
 
     def _fit_strip(self, ranks: int, *, is_short: bool) -> int:
         """Set the height of the strip, and return it."""
@@ -315,16 +336,6 @@ class RunBody(Container):
         else:
             self._show(chart_panel if spare_lines > MIN_SPARE_FOR_CHART else Panel.NONE)
 
-    def _fit_extra(self, height: int, ranks_lines: int) -> None:
-        """Divide the lines below the ranks of a full screen."""
-        shares_height = self.is_full and self.screen.maximized is None
-        self.query_one("#lower").styles.height = CHART_LINES if shares_height else "1fr"
-        chart_lines = CHART_LINES if self.panel is not Panel.NONE else 0
-        table_lines = min(ranks_lines, round(height * MAX_TABLE_SHARE))
-        extra_lines = height - table_lines - chart_lines
-        has_space = extra_lines >= 2 * MIN_LOWER_EXTRA
-        self.query_one("#extra-loads-pane").display = has_space and self.panel is not Panel.HOSTS
-
     def _limit_height(self, pane: str, needed: int, shared: int) -> None:
         """Set the height of a pane to the needed lines, or its share of ``shared`` lines.
 
@@ -334,13 +345,3 @@ class RunBody(Container):
         if shared and self.screen.maximized is None:
             height = max(MIN_TABLE_LINES, min(needed, round(shared * MAX_TABLE_SHARE)))
         self.query_one(pane).styles.height = height
-
-
-class _FilterInput(Input):
-    """An input without a border."""
-
-    HELP = "Words that a rank's row must have: `node03`, `slow`, `failed`, `tile 0,1`. Enter keeps."
-
-    def on_mount(self) -> None:
-        # A rule in DEFAULT_CSS would lose against the rule for all inputs in console.tcss.
-        self.styles.border = ("none", "transparent")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench.record.case_state import CaseState
@@ -14,18 +14,23 @@ from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.text import cell_width
 from spbench_core.events.statuses import Activity, CaseStatus
 
+MIN_ID_WIDTH = 14
+_PROGRESS = "progress"
 COLUMNS = (
     Column("status", "status", 12),
-    Column("case", "case", 14, flexible=True),
+    Column("case", "case", MIN_ID_WIDTH, flexible=True),
     Column("ranks", "ranks", 5, "right", drop_priority=4),
-    Column("progress", "done", 4, "right", drop_priority=3),
+    Column(_PROGRESS, "done", 4, "right", drop_priority=3),
     Column("time", "time", 8, "right"),
     Column("reference", "reference", 9, "right", drop_priority=2),
     Column("efficiency", "efficiency", 10, "right", drop_priority=1),
     Column("checks", "checks", 9, "right"),
 )
+_PROGRESS_INDEX = next(index for index, column in enumerate(COLUMNS) if column.key == _PROGRESS)
+_MIN_CHECKS_WIDTH = 6
 LEGEND = "time: slowest rank, median"
 """The meaning of the times, for the title of the table."""
 MAX_SHARE_RUNNING = 0.99
@@ -91,7 +96,7 @@ class CaseRow:
         if column == "checks":
             passed, total = self.checks
             return passed - total if total else None
-        names = {"case": "id", "progress": "done"}
+        names = {"case": "id", _PROGRESS: "done"}
         return getattr(self, names.get(column, column))
 
 
@@ -100,10 +105,12 @@ class RunCaseRows:
 
     Attributes:
         short_ids: Whether ids are shown without the names of swept parameters.
+        columns: The columns of the table; only `update` changes them.
     """
 
     def __init__(self, feed: Feed) -> None:
         self.short_ids = False
+        self.columns: tuple[Column, ...] = COLUMNS
         self._feed = feed
         self._rows: dict[str, CaseRow] = {}
         # With the state of each case, since a retry or a resumed run replaces it.
@@ -122,6 +129,23 @@ class RunCaseRows:
                 or row.short_id != self.short_ids
             ):
                 self._update_row(case)
+        self.columns = tuple(self._fit_columns())
+
+    def _fit_columns(self) -> Iterator[Column]:
+        """Yield the columns, without that of the progress once the run has ended."""
+        checks = ("/".join(map(str, row.checks)) for row in self._rows.values())
+        checks_width = max([_MIN_CHECKS_WIDTH, *map(len, checks)])
+        for column in COLUMNS:
+            if column.key == "checks":
+                yield replace(column, width=checks_width)
+            elif column.key != _PROGRESS or not self._feed.ended:
+                yield column
+
+    def measure_width(self) -> int:
+        """Return the width of a table with all columns and whole ids, without its margins."""
+        ids = (cell_width(drop_parameter_names(case)) for case in self._rows)
+        id_width = max([MIN_ID_WIDTH, *ids])
+        return id_width + sum(column.width + 1 for column in COLUMNS if not column.flexible)
 
     async def compute_times(self) -> None:
         """Compute the times of finished cases in threads, one after another."""
@@ -212,7 +236,10 @@ class RunCaseRows:
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of a case."""
-        return self._rows[str(key)].cells()
+        cells = self._rows[str(key)].cells()
+        if len(self.columns) < len(COLUMNS):
+            del cells[_PROGRESS_INDEX]
+        return cells
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return the sort key of a case."""

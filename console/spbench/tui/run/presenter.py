@@ -39,6 +39,8 @@ SETTLE_SECONDS = 1.2
 
 It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
 """
+MAX_RANKS_AT_ONCE = 256
+"""Most ranks whose strip is updated with their rows; for thousands that would take too long."""
 _Update = Callable[[], None]
 
 
@@ -141,6 +143,9 @@ class RunPresenter:
         """Update ranks, logs and the next ``count`` parts; in a pause only requested ones."""
         if not self.paused:
             self._show_ranks()
+            # In the same update, since it names the skew of a row.
+            if len(self._source.ranks()) <= MAX_RANKS_AT_ONCE:
+                self._show_strip()
             self._show_logs()
         for _ in range(count):
             part = next((part for part in self._parts if part in self._requested), self._parts[0])
@@ -219,16 +224,21 @@ class RunPresenter:
         table.set_rows(rows, columns)
         self._record_cursor(table, before)
 
-    def _update_table(self, table: LineTable) -> None:
-        before = table.cursor_key
-        table.update_rows()
-        self._record_cursor(table, before)
+    def _show_table(self, table: LineTable, rows: Rows, columns: Sequence[Column]) -> None:
+        """Update a table, or show other rows or columns in it."""
+        if table.shows(rows, columns):
+            before = table.cursor_key
+            table.update_rows()
+            self._record_cursor(table, before)
+        else:
+            self._set_rows(table, rows, columns)
 
     def _show_cases(self) -> None:
         selection = self.selection
         selection.cases.short_ids = self.cases.size.width < FULL_IDS_WIDTH
         selection.cases.update()
-        self._update_table(self.cases)
+        self._show_table(self.cases, selection.cases, selection.cases.columns)
+        self._body.share_width(selection.cases.measure_width())
         remark = selection.cases.efficiency_note() or LEGEND
         self._body.query_one("#cases-pane", Pane).set_remark(remark)
         self._body.show_case_note(describe_time_reference(selection.case))
@@ -241,11 +251,8 @@ class RunPresenter:
     def _show_ranks(self) -> None:
         source = self.selection.ranks
         source.update()
-        if source is self._source and source.columns == self.ranks.columns:
-            self._update_table(self.ranks)
-        else:
-            self._source = source
-            self._set_rows(self.ranks, source, source.columns)
+        self._show_table(self.ranks, source, source.columns)
+        self._source = source
         match_text = f"{self.ranks.match_count} of {self.ranks.row_count} match"
         remark = f"{match_text} {self.ranks.filter!r}" if self.ranks.filter else ""
         pane = self._body.query_one("#ranks-pane", Pane)

@@ -22,17 +22,18 @@ _RANK = Column("rank", "rank", 5, "right")
 _HOST = Column("host", "host", 9, drop_priority=2)
 _COLUMNS_AFTER_COORDINATES = (
     Column("phase", "phase", 14, drop_priority=1),
-    Column("iterations", "iters", 7, "right", drop_priority=5),
-    Column("last", "last", 8, "right", drop_priority=7),
+    Column("iterations", "iters", 6, "right", drop_priority=6),
+    Column("last", "last", 8, "right", drop_priority=6),
     Column("recent", "recent", MAX_RECENT, drop_priority=8),
     Column("p50", "median", 8, "right"),
-    Column("p95", "p95", 8, "right", drop_priority=6),
-    Column("p99", "p99", 8, "right", drop_priority=3),
+    Column("p95", "p95", 8, "right", drop_priority=5),
+    Column("p99", "p99", 8, "right", drop_priority=4),
     Column("skew", "skew", 10),
-    Column("gb_s", "bandwidth", 9, "right", drop_priority=5),
+    Column("gb_s", "bandwidth", 9, "right", drop_priority=7),
     Column("check", "check", 8),
 )
-_ACTIVE_TIME = Column("active", "own", 8, "right", drop_priority=8)
+_ACTIVE_TIME = Column("active", "own", 8, "right")
+"""Always shown if it is measured: without it, all ranks of a coupled case look equally slow."""
 _NUMBERS = re.compile(r"\d+")
 _STYLE_BY_PHASE = {
     **dict.fromkeys((RankPhase.ERROR, RankPhase.LOST), "error"),
@@ -59,7 +60,10 @@ _COORDINATE_PREFIX = "coordinate."
 
 
 def build_rank_columns(
-    coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
+    coordinates: Sequence[CoordinateName],
+    *,
+    with_active_time: bool = False,
+    with_rate: bool = True,
 ) -> tuple[Column, ...]:
     """Return the columns of ranks with these coordinates.
 
@@ -68,10 +72,13 @@ def build_rank_columns(
     Args:
         coordinates: The names of the coordinates.
         with_active_time: Whether times without waits for other ranks are measured.
+        with_rate: Whether the case has a metric in GB/s.
     """
     *others, last = [_HOST, *map(_make_coordinate_column, coordinates)]
     columns = [_RANK, *others, replace(last, flexible=True)]
     for column in _COLUMNS_AFTER_COORDINATES:
+        if column.key == "gb_s" and not with_rate:
+            continue
         columns += [column, _ACTIVE_TIME] if with_active_time and column.key == "p50" else [column]
     return tuple(columns)
 
@@ -82,15 +89,8 @@ def _make_coordinate_column(coordinate: CoordinateName) -> Column:
         _COORDINATE_PREFIX + coordinate.name,
         coordinate.name,
         width,
-        drop_priority=4 if coordinate.differs else 7,
+        drop_priority=3 if coordinate.differs else 6,
     )
-
-
-def build_empty_cells(
-    coordinates: Sequence[CoordinateName], *, with_active_time: bool = False
-) -> list[TableCell | str]:
-    """Return the cells of a rank that no longer exists."""
-    return [""] * len(build_rank_columns(coordinates, with_active_time=with_active_time))
 
 
 def build_rank_cells(
@@ -98,6 +98,7 @@ def build_rank_cells(
     coordinates: Sequence[CoordinateName],
     *,
     with_active_time: bool = False,
+    with_rate: bool = True,
     is_slow: bool = False,
 ) -> list[TableCell | str]:
     """Return the cells of a row, in the order of `build_rank_columns`.
@@ -106,6 +107,7 @@ def build_rank_cells(
         row: The row.
         coordinates: The names of the coordinates.
         with_active_time: Whether times without waits for other ranks are measured.
+        with_rate: Whether the case has a metric in GB/s.
         is_slow: Whether the rank is slow by the rules of `slowness`.
     """
     return [
@@ -120,7 +122,7 @@ def build_rank_cells(
         *([format_time_cell(row.active)] if with_active_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
         _make_skew_cell(row, is_slow=is_slow),
-        "" if row.gb_s is None else format_rate(row.gb_s),
+        *(["" if row.gb_s is None else format_rate(row.gb_s)] if with_rate else []),
         make_status_cell(row.check) if row.check else "",
     ]
 

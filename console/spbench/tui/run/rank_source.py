@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from spbench.record.case_state import CaseState
 from spbench.record.coordinates import CoordinateName
+from spbench.record.rank_figures import find_rate_metric
 from spbench.record.rank_rows import RankRow
 from spbench.record.stragglers import has_enough_samples
 from spbench.tui.run.rank_cells import (
-    build_empty_cells,
     build_rank_cells,
     build_rank_columns,
     build_search_text,
@@ -53,6 +53,7 @@ class RankSource(ABC):
         self._updates_left = 0
         self._coordinates: tuple[CoordinateName, ...] = ()
         self._has_active_times = False
+        self._has_rates = True
         self.columns: tuple[Column, ...] = build_rank_columns(())
 
     @abstractmethod
@@ -71,10 +72,15 @@ class RankSource(ABC):
         has_active_times = case is not None and any(
             metric.waits for metric in case.identity.metrics.values()
         )
-        if (coordinates, has_active_times) != (self._coordinates, self._has_active_times):
+        has_rates = case is not None and find_rate_metric(case) is not None
+        columns = build_rank_columns(
+            coordinates, with_active_time=has_active_times, with_rate=has_rates
+        )
+        if columns != self.columns or coordinates != self._coordinates:
             self._coordinates = coordinates
             self._has_active_times = has_active_times
-            self.columns = build_rank_columns(coordinates, with_active_time=has_active_times)
+            self._has_rates = has_rates
+            self.columns = columns
             self._cells_cache.clear()
         # All rows are cached once in advance: thousands of rows on a key press would take 0.2 s.
         if not self._updates_left and len(self._row_cache) >= len(self.ranks()):
@@ -174,15 +180,13 @@ class RankSource(ABC):
         stamp = self.stamp(rank)
         if cached is None or cached.stamp != stamp:
             row = self.row(rank)
-            coordinates = self._coordinates
-            with_active_time = self._has_active_times
-            if row is None:
-                cells = build_empty_cells(coordinates, with_active_time=with_active_time)
-            else:
+            cells: list[TableCell | str] = [""] * len(self.columns)
+            if row is not None:
                 cells = build_rank_cells(
                     row,
-                    coordinates,
-                    with_active_time=with_active_time,
+                    self._coordinates,
+                    with_active_time=self._has_active_times,
+                    with_rate=self._has_rates,
                     is_slow=rank in self.slow_ranks(),
                 )
             if cached is not None and cached.cells == cells:

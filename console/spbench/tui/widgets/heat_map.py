@@ -107,6 +107,10 @@ class HeatMap(Chart):
         ]
         self.redraw()
 
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows)
+
     def count_hidden_rows(self) -> int:
         """Return the number of rows that do not fit."""
         return len(self._rows) - len(self._compute_frame(*self.size).rows)

@@ -23,7 +23,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
 MIN_SAMPLES_FOR_BARS = 3
 """Fewer samples are listed instead of drawn."""
-MAX_BAR_LINES = 16
+MAX_BAR_LINES = 32
 """Lines of the highest bar; higher bars would show no more detail of a distribution."""
 
 

@@ -185,6 +185,10 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         if not self.paused:
             self._reorder()
 
+    def shows(self, rows: Rows, columns: Sequence[Column]) -> bool:
+        """Return whether the table shows these rows and columns."""
+        return rows is self._live_rows and tuple(columns) == tuple(self._columns)
+
     def set_rows(self, rows: Rows, columns: Sequence[Column] | None = None) -> None:
         """Show other rows, with the same or other columns."""
         self._live_rows = rows

@@ -83,8 +83,8 @@ class ChartPane(Pane):
 class HistogramPane(ChartPane):
     """The histogram in a frame."""
 
-    def __init__(self) -> None:
-        super().__init__("Samples", HistogramChart(id="histogram"), id="histogram-pane")
+    def __init__(self, name: str) -> None:
+        super().__init__("Samples", HistogramChart(id=name), id=f"{name}-pane")
 
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the distribution of the samples."""

@@ -95,6 +95,10 @@ class HostMap(HeatMap):
                 self._revealed = revealed
                 self.reveal_row(cases.index(shown_case))
 
+    def count_lines(self) -> int:
+        """Return the number of lines of all rows, with the heading and the legend."""
+        return self.count_rows() + 2 if self.count_rows() else 1
+
     def describe_hidden(self) -> str:
         """Return how many cases do not fit; empty if all do."""
         hidden_count = 0 if self._is_grid else self.count_hidden_rows()
@@ -170,6 +174,10 @@ class PartsPane(Pane):
         with VerticalScroll():
             yield self._note
             yield self._chart
+
+    def count_lines(self) -> int:
+        """Return the number of lines of the bars, as far as they are laid out."""
+        return max(1, self._chart.size.height if self._chart.display else 1)
 
     def show(self, group: BarGroup | None, case: str) -> None:
         """Show the bars of a case; None: it has no parts."""

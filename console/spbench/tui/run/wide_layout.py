@@ -1,0 +1,148 @@
+"""The sizes of the panes of the Run page on a wide screen, shared by need.
+
+Panes with few lines shrink to their content, and the charts take the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.containers import Container
+
+from spbench.tui.run.findings import FindingsPanel
+from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.overview import HostMapPane, PartsPane
+from spbench.tui.widgets.line_table import LineTable
+
+MIN_LEFT_WIDTH = 74
+MIN_RIGHT_WIDTH = 82
+"""Columns of the ranks with which no important column is left out."""
+LEFT_SHARE = 0.41
+"""Smallest share of the width for the cases, unless the ranks need it."""
+PANE_MARGIN = 7
+"""Columns of a table's pane besides its columns: frame, mark of the cursor, and scroll bar."""
+FRAME_LINES = 2
+MIN_FINDINGS_LINES = 4
+MIN_HISTOGRAM_LINES = 11
+"""Free lines below the findings from which the histogram is there."""
+MIN_CHART_LINES = 12
+MIN_MAP_LINES = 6
+MAX_PARTS_SHARE = 0.34
+MIN_LOADS_LINES = 5
+"""Lines of the smallest panes, with their frames."""
+
+
+def choose_left_width(width: int, cases_width: int) -> int:
+    """Return the columns of the cases; the ranks take the others.
+
+    Args:
+        width: The columns of the screen.
+        cases_width: The width of all columns of the cases.
+    """
+    wanted = max(cases_width + PANE_MARGIN, round(width * LEFT_SHARE))
+    return max(MIN_LEFT_WIDTH, min(wanted, width - MIN_RIGHT_WIDTH))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftHeights:
+    """The heights of the panes below the cases; None takes the free lines.
+
+    Attributes:
+        has_histogram: Whether the histogram takes the free lines, and not the findings.
+    """
+
+    findings: int | None
+    parts: int
+    has_histogram: bool
+
+
+def share_left(free_lines: int, *, findings: int, parts: int) -> LeftHeights:
+    """Share the lines below the cases.
+
+    Args:
+        free_lines: The lines below the cases and the previous run.
+        findings: The lines of the findings.
+        parts: The lines of the parts of an iteration; 0 if they are hidden.
+    """
+    parts_lines = 0
+    if parts:
+        parts_lines = min(parts + FRAME_LINES, round(free_lines * MAX_PARTS_SHARE))
+    findings_lines = max(findings + FRAME_LINES, MIN_FINDINGS_LINES)
+    has_histogram = free_lines - findings_lines - parts_lines >= MIN_HISTOGRAM_LINES
+    return LeftHeights(findings_lines if has_histogram else None, parts_lines, has_histogram)
+
+
+@dataclass(frozen=True, slots=True)
+class RightHeights:
+    """The heights of the panes below the charts of a full screen; 0 hides the loads."""
+
+    host_map: int
+    loads: int
+
+    @property
+    def total(self) -> int:
+        """The lines of both panes."""
+        return self.host_map + self.loads
+
+
+def share_right(free_lines: int, *, host_map: int, loads: int, has_charts: bool) -> RightHeights:
+    """Share the lines below the ranks; the charts take those that are left.
+
+    Args:
+        free_lines: The lines below the ranks.
+        host_map: The lines of the map of the hosts.
+        loads: The lines of the loads of the hosts; 0 if they are shown elsewhere.
+        has_charts: Whether there are charts, or another panel, above both.
+    """
+    lower_lines = free_lines - (MIN_CHART_LINES if has_charts else 0)
+    map_lines = max(MIN_MAP_LINES, min(host_map + FRAME_LINES, lower_lines))
+    loads_lines = min(loads + FRAME_LINES, lower_lines - map_lines) if loads else 0
+    return RightHeights(map_lines, loads_lines if loads_lines >= MIN_LOADS_LINES else 0)
+
+
+def fit_left(body: Container, height: int, *, is_short: bool) -> None:
+    """Share the lines below the cases, or give all to the findings of a short screen."""
+    findings = body.query_one("#findings-pane")
+    histogram = body.query_one("#left-histogram-pane")
+    findings.styles.height = "1fr"
+    if body.screen.maximized is not None:
+        return
+    if is_short:
+        histogram.display = False
+        return
+    above = (pane for pane in body.query("#cases-pane, #previous-pane") if pane.display)
+    taken_lines = sum(int(pane.styles.height.value) for pane in above if pane.styles.height)
+    parts = body.query_one("#parts-pane", PartsPane)
+    heights = share_left(
+        height - taken_lines,
+        findings=body.query_one("#findings", FindingsPanel).text_lines,
+        parts=parts.count_lines() if parts.display else 0,
+    )
+    if heights.findings is not None:
+        findings.styles.height = heights.findings
+    parts.styles.height = heights.parts
+    histogram.display = heights.has_histogram
+
+
+def fit_right(body: Container, free_lines: int, panel: Panel, *, is_full: bool) -> None:
+    """Share the lines below the ranks of a full screen."""
+    extra = body.query_one("#extra")
+    host_map = body.query_one("#host-map-pane", HostMapPane)
+    loads = body.query_one("#extra-loads-pane")
+    if not is_full or body.screen.maximized is not None:
+        host_map.styles.height = "1fr"
+        loads.styles.height = "1fr"
+        return
+    # Two rows at first, since a hidden table is not filled.
+    host_count = max(2, body.query_one("#extra-loads", LineTable).row_count)
+    has_charts = panel is not Panel.NONE
+    heights = share_right(
+        free_lines,
+        host_map=host_map.map.count_lines(),
+        loads=0 if panel is Panel.HOSTS else host_count + 1,
+        has_charts=has_charts,
+    )
+    extra.styles.height = heights.total if has_charts else "1fr"
+    host_map.styles.height = heights.host_map if has_charts else "1fr"
+    loads.styles.height = heights.loads
+    loads.display = heights.loads > 0
