@@ -16,6 +16,7 @@ from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
+from spbench.tui.hosts.details_pane import break_paths
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
 from spbench.tui.hosts.machine_monitor import MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
@@ -288,6 +289,26 @@ async def test_invalid_hostfile_shows_errors_and_is_not_selectable(folder, fake_
         await wait_until(pilot, lambda: "fix it first" in read_screen(app))
         assert app.context.launch_choice == LaunchChoice()
         assert fake_survey.requests == [[MACHINE]]
+
+
+async def test_hosts_typed_in_the_console_are_listed_first_and_stay(folder, fake_survey):
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await wait_for_examination(pilot)
+        app.context.launch_choice = LaunchChoice(hosts="node[01-02]:2")
+        await wait_until(pilot, lambda: next(iter(page._sources.sources)) == "node[01-02]:2")
+        await pilot.press("home")
+        await wait_until(pilot, lambda: "node02" in read_screen(app))
+        app.context.launch_choice = LaunchChoice()
+        await wait_until(pilot, lambda: page._polled_choice == LaunchChoice())
+        await wait_until(pilot, lambda: "node[01-02]:2" in read_screen(app))
+
+
+def test_long_paths_are_broken_after_slashes():
+    text = "3.11.2 (/work/main/.venv/bin/python)"
+    assert break_paths(text, 24) == "3.11.2 (/work/main/.venv/bin/ python)"
+    assert break_paths(text, 40) == text
+    assert break_paths("a" * 30, 24) == "a" * 30
 
 
 async def test_lists_hosts_of_the_command_line(folder, fake_survey):

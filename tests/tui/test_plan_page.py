@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import Input, Static
 
 from spbench.errors import MissingError, SpbenchError
+from spbench.launch.choice import LaunchChoice
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.plan_description import STAGE_LEGEND
 from spbench.planner.output.timeline_text import render_timeline_text
@@ -355,7 +356,7 @@ def find_step_lines(app):
 async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
     app = make_console(folder, page="plan")
     starts = []
-    monkeypatch.setattr(app.context, "start_run", lambda arguments: starts.append(arguments))
+    monkeypatch.setattr(app.context, "start_run", lambda arguments, **_: starts.append(arguments))
     async with app.run_test(size=(200, 60)) as pilot:
         page = await make_plan(pilot)
         await pilot.press("f5")
@@ -377,7 +378,7 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
 async def test_plan_of_earlier_fields_is_marked_and_not_run(folder, monkeypatch, key):
     app = make_console(folder, page="plan")
     starts = []
-    monkeypatch.setattr(app.context, "start_run", lambda arguments: starts.append(arguments))
+    monkeypatch.setattr(app.context, "start_run", lambda arguments, **_: starts.append(arguments))
     async with app.run_test(size=(80, 24)) as pilot:
         page = await make_plan(pilot)
         page.suite = folder / "plan.yaml"  # as after a run
@@ -411,6 +412,9 @@ async def test_failed_start_of_a_plan_is_reported(folder, monkeypatch):
         )
         app.context.show_page("plan")
         await wait_until(pilot, lambda: f"✗ {page.suite.name} was not started" in read_screen(app))
+        assert app.context.has_failed_start
+        app.context.launch_choice = LaunchChoice(launcher="hydra")
+        await wait_until(pilot, lambda: "✗ not started" not in read_screen(app))
 
 
 async def test_run_with_two_cases_is_not_taken_for_the_plan(folder):
@@ -539,7 +543,7 @@ async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, mo
 async def test_plan_for_an_existing_file_asks_for_another_name(folder, monkeypatch):
     app = make_console(folder, page="plan")
     starts = []
-    monkeypatch.setattr(app.context, "start_run", lambda arguments: starts.append(arguments))
+    monkeypatch.setattr(app.context, "start_run", lambda arguments, **_: starts.append(arguments))
     async with app.run_test(size=(120, 40)) as pilot:
         page = await make_plan(pilot)
         (folder / "taken.yaml").write_text("mine")
@@ -576,6 +580,32 @@ async def test_assumed_values_are_shown_and_written_as_a_cluster(folder):
         assert page.details.cluster.name == "cluster-2x1"
         assert page.details.plan.step_s == pytest.approx(before_s)
         assert not page.offers("write_cluster")
+
+
+async def test_rewritten_suite_is_read_again_without_a_warning(folder, monkeypatch):
+    app = make_console(folder, page="plan")
+    starts = []
+    monkeypatch.setattr(app.context, "start_run", lambda arguments, **_: starts.append(arguments))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await make_plan(pilot)
+        path = folder / "mine.yaml"
+        path.write_text("schema: spbench.suite/1\nname: old\ncases: []\n")
+        app.context.open_suite(path)
+        await wait_until(pilot, lambda: "name: old" in read_screen(app))
+        app.context.show_page("plan")
+        await wait_until(pilot, lambda: app.current_mode == "plan")
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "mine.yaml"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await wait_until(pilot, lambda: starts)
+        app.context.show_page("suites")
+        await wait_until(pilot, lambda: app.current_mode == "suites")
+        await wait_until(pilot, lambda: app.screen.text_pane.editor.text == path.read_text())
+        assert not app.screen.text_pane.has_changes
+        assert not app.screen.text_pane.document.is_stale()
 
 
 async def test_disturbed_run_is_marked_and_explained(folder):

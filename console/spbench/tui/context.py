@@ -69,6 +69,7 @@ class ConsoleContext:
             None as soon as the run has a folder.
         start_failure: The last start, if it failed.
         suite: A suite that the Suites page opens when it is shown next.
+        rewritten_suites: Suites that other pages have written, for the Suites page to read again.
     """
 
     def __init__(
@@ -87,6 +88,8 @@ class ConsoleContext:
         self.starting_since: float | None = None
         self.start_failure: StartFailure | None = None
         self.suite = options.suite
+        self.rewritten_suites: set[Path] = set()
+        self._failed_settings: object = None
         self._app = app
         self._start_again: Callable[[], None] | None = None
         self._starting_run: BackgroundRun | None = None
@@ -109,6 +112,12 @@ class ConsoleContext:
         variable_names = ",".join(variable.partition("=")[0] for variable in self.environment)
         environment_title = f"env: {variable_names}" if variable_names else ""
         return "  ".join(filter(None, (self.launch_choice.title, environment_title)))
+
+    @property
+    def has_failed_start(self) -> bool:
+        """Whether the last start failed, and hosts, launcher and environment are still the same."""
+        settings = (self.launch_choice, self.environment)
+        return self.start_failure is not None and settings == self._failed_settings
 
     def show_page(self, name: str) -> None:
         """Show a page."""
@@ -263,6 +272,7 @@ class ConsoleContext:
             if self._is_start_cancelled:
                 self._app.notify("the start was cancelled; nothing was measured", timeout=6)
                 return
+            self._failed_settings = (self.launch_choice, self.environment)
             failure = self.start_failure = explain_start_failure(args, str(error))
             if self._app.current_mode != "run":  # the Run page shows the failure itself
                 message = f"{failure.reason}\n→ {failure.remedy}"

@@ -130,7 +130,7 @@ class Page(Screen[None]):
         run = format_run_status(context.feed)
         if context.starting_since is not None:
             run = "… starting a run"
-        elif context.start_failure is not None and context.feed is None:
+        elif context.has_failed_start and context.feed is None:
             run = "✗ not started"
         parts = [run, context.launch_title, "readonly" if context.readonly else ""]
         return "  ".join(part for part in parts if part)

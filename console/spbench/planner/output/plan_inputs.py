@@ -11,7 +11,7 @@ from spbench.planner.profile.layers import Profile
 
 
 def describe_network(profile: Profile) -> str:
-    """Return a profile's network: ``resnet, depth 11, 32x32``; its name if that is all."""
+    """Return the network of a profile: ``resnet, depth 11, 32x32``."""
     params = dict(profile.origin.params) if profile.origin is not None else {}
     return ", ".join([profile.name, *_list_sizes(params)])
 

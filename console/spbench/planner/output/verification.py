@@ -41,7 +41,7 @@ class Verification:
             `Plan.stage_groups`.
         rank: The rank with the longest passes and messages.
         parts_ms: The parts of that rank's step in milliseconds; ``other`` is the remainder.
-        noise: A clause on what disturbed the run; None if nothing did.
+        noise: A clause on the worst disturbance of the run; None without any.
     """
 
     step: TimeComparison

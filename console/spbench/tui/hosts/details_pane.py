@@ -29,6 +29,8 @@ from spbench_core.number_text import format_quantity
 
 SPARKLINE_WIDTH = 20
 """Cells of a sparkline, one for each reading."""
+_COLUMN_GAP = 2
+"""Blanks between labels and texts."""
 MAX_RUNS = 8
 """The most runs that are listed."""
 
@@ -85,15 +87,30 @@ its parts as it answered, and the last runs that were started on it."""
             facts_by_label.insert(0, Fact("load", _describe_asked_load(facts)))
         if facts is None and monitor is None:
             facts_by_label = [Fact("", "not asked yet: d asks all hosts, x asks this one")]
-        self.query_one(Static).update(_build_table(facts_by_label))
+        width = self.scrollable_content_region.width
+        self.query_one(Static).update(_build_table(facts_by_label, width))
 
 
-def _build_table(facts: Sequence[Fact]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
+def break_paths(text: str, width: int) -> str:
+    """Return a text with blanks after slashes of words that are wider than ``width``."""
+    return " ".join(_break_path(word, width) for word in text.split(" "))
+
+
+def _break_path(word: str, width: int) -> str:
+    if len(word) <= width or "/" not in word[:width]:
+        return word
+    end = word.rindex("/", 0, width) + 1
+    return f"{word[:end]} {_break_path(word[end:], width)}"
+
+
+def _build_table(facts: Sequence[Fact], width: int) -> Table:
+    text_width = width - max((len(fact.label) for fact in facts), default=0) - _COLUMN_GAP
+    table = Table.grid(padding=(0, _COLUMN_GAP, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
     for fact in facts:
-        table.add_row(Text(fact.label, "bold"), Text(replace_line_controls(fact.text)))
+        text = break_paths(replace_line_controls(fact.text), max(1, text_width))
+        table.add_row(Text(fact.label, "bold"), Text(text))
     return table
 
 

@@ -15,6 +15,7 @@ from textual.binding import BindingType
 from textual.containers import Grid, Vertical
 from textual.worker import Worker
 
+from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary, read_summary
 from spbench.report.links import LinkMatrix, find_last_link_matrix
@@ -50,9 +51,9 @@ class SourcesPane(Vertical):
     """Sources of hosts: this machine, the command line, and hostfiles."""
 
     HELP = """\
-Where hosts come from: this machine, the command line, and the hostfiles in the folder where the
-console was opened. u or enter makes runs that are started here use the hosts under the cursor; ●
-marks those in use. With this machine, a suite that names a hostfile uses that."""
+Where hosts come from: those typed with H, this machine, the command line, and the hostfiles in the
+folder where the console was opened. u or enter makes runs that are started here use the hosts under
+the cursor; ● marks those in use. With this machine, a suite that names a hostfile uses that."""
 
 
 class HostsPage(Page):
@@ -126,6 +127,8 @@ last run that measured any."""
         self._load_worker: Worker[None] | None = None
         self._load_read_at = -math.inf
         self._last_runs: list[RunSummary] = []
+        self._typed_choice: LaunchChoice | None = None
+        self._polled_choice: LaunchChoice | None = None
 
     def compose_body(self) -> ComposeResult:
         """Yield sources and hosts, and below them findings and links."""
@@ -154,7 +157,8 @@ last run that measured any."""
     def refresh_page(self) -> None:
         """Show new answers; read hostfiles and measured links periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
-        if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
+        is_due = time.monotonic() - self._polled_at >= self.poll_seconds
+        if not is_polling and (is_due or self.context.launch_choice != self._polled_choice):
             self._poll_worker = self.run_worker(self._poll(), group="look")
         is_reading = self._load_worker is not None and not self._load_worker.is_finished
         if not is_reading and time.monotonic() - self._load_read_at >= self.load_seconds:
@@ -190,7 +194,10 @@ last run that measured any."""
 
     async def _poll(self) -> None:
         options = self.context.options
-        sources = await asyncio.to_thread(read_sources, options)
+        choice = self._polled_choice = self.context.launch_choice
+        if choice.hosts is not None or choice.hostfile is not None:
+            self._typed_choice = choice
+        sources = await asyncio.to_thread(read_sources, options, self._typed_choice)
         if not self.app.is_running:
             return
         sources_by_name: dict[Hashable, HostSource] = {source.name: source for source in sources}
@@ -211,13 +218,10 @@ last run that measured any."""
     def _show_sources(self, sources: dict[Hashable, HostSource]) -> None:
         is_first_time = not self._sources.sources
         self._sources.sources = sources
-        self._table.update_rows()
+        self._table.set_rows(self._sources)
         self._show_source()
         if is_first_time:
-            machine = next(iter(sources.values())).hosts
-            self._start_survey(
-                self._survey.examine_machine(machine.names[0] if machine else "localhost")
-            )
+            self._start_survey(self._survey.examine_machine(socket.gethostname()))
 
     def _show_source(self) -> None:
         source = self._get_source()

@@ -1,4 +1,4 @@
-"""Sources of hosts: this machine, the command line, and hostfiles in the folder."""
+"""Sources of hosts: typed ones, this machine, the command line, and nearby hostfiles."""
 
 from __future__ import annotations
 
@@ -44,8 +44,16 @@ class HostSource:
     error: str = ""
 
 
-def read_sources(options: ConsoleOptions) -> list[HostSource]:
-    """Return all sources; call it in a thread, since it reads files."""
+def read_sources(
+    options: ConsoleOptions, typed_choice: LaunchChoice | None = None
+) -> list[HostSource]:
+    """Return all sources; call it in a thread, since it reads files.
+
+    Args:
+        options: The options of the console.
+        typed_choice: The last hosts that were typed in the console. They are first, unless they are
+            a source anyway.
+    """
     machine = Hosts((Host(socket.gethostname(), count_cores()),), THIS_MACHINE)
     sources = [
         HostSource(
@@ -57,7 +65,7 @@ def read_sources(options: ConsoleOptions) -> list[HostSource]:
     ]
     choice = options.launch_choice
     if choice.hostfile is not None or choice.hosts is not None:
-        sources.append(_read_command_line(choice))
+        sources.append(_read_options(choice))
     for nearby in read_hostfiles(options.folder):
         file_choice = LaunchChoice(nearby.path, launcher=choice.launcher)
         if nearby.path != choice.hostfile:
@@ -66,11 +74,15 @@ def read_sources(options: ConsoleOptions) -> list[HostSource]:
                     str(nearby.path), nearby.path.name, file_choice, nearby.hosts, nearby.error
                 )
             )
+    if typed_choice is not None:
+        typed = _read_options(typed_choice)
+        if all(source.name != typed.name for source in sources):
+            sources.insert(0, typed)
     return sources
 
 
-def _read_command_line(choice: LaunchChoice) -> HostSource:
-    """Return the hosts of the command line, without the excluded ones."""
+def _read_options(choice: LaunchChoice) -> HostSource:
+    """Return the hosts of the command line or the console, without the excluded ones."""
     name = str(choice.hostfile or choice.hosts)
     title = choice.hostfile.name if choice.hostfile else name
     try:

@@ -39,6 +39,7 @@ async def write_plan_suite(page: Page, details: PlanDetails, question: str = "")
         if path is None:
             return None
         await asyncio.to_thread(write_file, path, emitted.text)
+        page.context.rewritten_suites.add(path)
     except SpbenchError as error:
         page.show_error(str(error))
         return None
@@ -56,8 +57,7 @@ async def write_cluster_file(page: Page, details: PlanDetails | None) -> str | N
     if details is None or not details.cluster.is_assumed:
         page.show_error("plan for a cluster with assumed values first, such as 2x4")
         return None
-    words = details.cluster.name.replace(",", "-")
-    proposed = f"cluster-{words}.yaml"
+    proposed = f"cluster-{details.cluster.name.replace(',', '-')}.yaml"
     question = "File for the assumed links and memory, to edit:"
     try:
         path = await _ask_for_file(page, question, partial(expand_user_path, folder), proposed)

@@ -156,6 +156,20 @@ class FileActions:
             self._pane.reload(on_disk)
             self._update_files()
 
+    async def reload_rewritten(self) -> None:
+        """Read the open file again if another page has written it and the text has no changes."""
+        await self._page.wait_until_mounted()
+        document = self._pane.document
+        rewritten = self._page.context.rewritten_suites
+        if document is None or document.path not in rewritten or self._pane.has_changes:
+            return
+        rewritten.discard(document.path)
+        try:
+            on_disk = await asyncio.to_thread(open_document, document.path)
+        except SpbenchError:
+            return  # the title of the pane reports the state of the file
+        self._pane.reload(on_disk)
+
     async def _confirm_discard(self) -> bool:
         unsaved = self._page.describe_unsaved()
         return unsaved is None or await self._page.confirm(

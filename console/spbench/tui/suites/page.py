@@ -111,7 +111,8 @@ starts a run: use F5 and F6."""
 
     def on_screen_resume(self) -> None:
         """Open a suite that another page requested, and update the files."""
-        self._open_requested()
+        if not self._open_requested() and self.context.rewritten_suites:
+            self.start_action(self._file_actions.reload_rewritten)
         self.update_files()
 
     def _open_requested(self) -> bool:
