@@ -237,6 +237,8 @@ async def test_overwriting_a_file_changed_on_disk_asks(suite):
         assert app.started == []
         await replace_line(pilot, 1, "# mine")
         await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: "-# theirs" in read_screen(app))
+        assert "+# mine" in read_screen(app)
         await answer(pilot, "n")
         assert suite.read_text() == changed_text
         await pilot.press("ctrl+s")

@@ -20,6 +20,7 @@ from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
 from spbench.tui.suites.document import SuiteDocument, copy_document, make_document, open_document
+from spbench.tui.suites.overwrite_dialog import OverwriteDialog, compare_texts
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
@@ -118,14 +119,9 @@ class FileActions:
         text = self._pane.editor.text
         if document is None:
             return False
-        if await asyncio.to_thread(document.is_stale):
-            question = f"{document.path.name} has changed on disk. Overwrite it with your text?"
-            yes = "Overwrite"
-            if not await asyncio.to_thread(document.path.exists):
-                question = f"{document.path.name} was deleted on disk. Write it again?"
-                yes = "Write"
-            if not await self._page.confirm(question, yes, "Do not save"):
-                return False
+        is_stale = await asyncio.to_thread(document.is_stale)
+        if is_stale and not await self._confirm_overwrite(document, text):
+            return False
         try:
             self._pane.mark_saved(await asyncio.to_thread(document.save, text))
         except SpbenchError as error:
@@ -133,6 +129,20 @@ class FileActions:
             return False
         self._update_files()
         return True
+
+    async def _confirm_overwrite(self, document: SuiteDocument, text: str) -> bool:
+        """Ask whether to overwrite a file that has changed, with the difference to it."""
+        name = document.path.name
+        if not await asyncio.to_thread(document.path.exists):
+            question = f"{name} was deleted on disk. Write it again?"
+            return await self._page.confirm(question, "Write", "Do not save")
+        question = f"{name} has changed on disk. Overwrite it with your text?"
+        try:
+            on_disk = await asyncio.to_thread(open_document, document.path)
+        except SpbenchError:  # not text, for example
+            return await self._page.confirm(question, "Overwrite", "Do not save")
+        difference = await asyncio.to_thread(compare_texts, on_disk.text, text)
+        return await self._page.app.push_screen_wait(OverwriteDialog(question, difference))
 
     async def reload(self) -> None:
         """Read the open file again, after a question if there are unsaved changes."""
