@@ -48,6 +48,7 @@ class Chooser(Modal[str | None]):
         placeholder: What can be typed.
         make_typed_choice: Returns a choice that the typed text names, in addition to those of the
             list; None if the text only searches them.
+        text: The text that is typed already.
     """
 
     HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."
@@ -74,26 +75,28 @@ class Chooser(Modal[str | None]):
         choices: Sequence[Choice],
         placeholder: str = "type to find",
         make_typed_choice: Callable[[str], Choice | None] | None = None,
+        text: str = "",
     ) -> None:
         super().__init__()
         self._question = title
         self._choices = choices
         self._placeholder = placeholder
         self._make_typed_choice = make_typed_choice
+        self._text = text
         self._shown: Sequence[Choice] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Content(self._question)
             frame.border_subtitle = "enter chooses  esc cancels"
-            yield Input(placeholder=self._placeholder, id="find")
+            yield Input(self._text, placeholder=self._placeholder, select_on_focus=False, id="find")
             options = OptionList(id="found", markup=False)
             options.can_focus = False
             yield options
 
     def on_mount(self) -> None:
-        """Show all choices."""
-        self._narrow("")
+        """Show the choices that match the text."""
+        self._narrow(self._text)
 
     def on_resize(self) -> None:
         """Use the rows that the dialog can have for the list."""

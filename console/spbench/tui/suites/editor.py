@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection, TextAreaTheme
 
 from spbench.suites.edit.indentation import INDENT, count_indent, find_indent_of_next_line
+from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import ComponentStyles
 
@@ -61,7 +63,8 @@ The text of the suite. Errors are marked ✗ at their line as you type, and list
 Enter keeps the indentation, and adds a level after "key:" and in an item "- ". Tab indents selected
 lines or a blank line, and Shift+Tab unindents them. On any other line, they go to the next or
 previous pane. Escape leaves the text, so that all keys of the page work. The function keys work
-here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
+here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the values after "key: ".
+Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             binding
@@ -76,6 +79,14 @@ here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
             "leave",
             "Leave text",
             "Leave the text, so that all keys of the page work",
+            show=True,
+        ),
+        make_binding(
+            "editor.complete",
+            "ctrl+space,ctrl+@",
+            "complete",
+            "Complete",
+            "List the keys or values allowed at the cursor",
             show=True,
         ),
         make_binding("editor.start", "ctrl+home", "move_to_start", "Start", "Go to the first line"),
@@ -157,6 +168,28 @@ here, too. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     def action_leave(self) -> None:
         """Go to the next pane."""
         self.screen.focus_next()
+
+    def action_complete(self) -> None:
+        """Ask for a key or value that is allowed at the cursor, and insert it."""
+        if not self.read_only:
+            self.run_worker(self._complete(), exclusive=True, group="complete")
+
+    async def _complete(self) -> None:
+        from spbench.suites.edit.completion import complete  # takes 0.1 s, so not with the page
+
+        row, column = self.cursor_location
+        lines = list(self.document.lines)
+        completion = await asyncio.to_thread(complete, lines, row, column)
+        if completion is None:
+            self.app.notify("no keys or values are known at the cursor", timeout=4)
+            return
+        choices = [Choice(name, text) for name, text in completion.words.items()]
+        chooser = Chooser(completion.title, choices, text=completion.typed)
+        word = await self.app.push_screen_wait(chooser)
+        if word is not None:
+            start = (row, column - len(completion.typed))
+            self.replace(f"{word}{completion.suffix}", start, (row, column))
+            self.move_cursor((row, start[1] + len(word) + len(completion.suffix)))
 
     def action_move_to_start(self) -> None:
         """Move the cursor to the start of the text."""
