@@ -49,7 +49,10 @@ class RecordingApp(ConsoleApp):
     def __init__(self, opening):
         super().__init__(opening)
         self.started = []
-        vars(self.context).update(start_run=lambda arguments: self.started.append(tuple(arguments)))
+        vars(self.context).update(start_run=self._record_start)
+
+    def _record_start(self, arguments, folder=None, start_again=None):
+        self.started.append(tuple(arguments))
 
 
 def write_suite(folder):
