@@ -352,7 +352,7 @@ async def test_click_describes_the_nearest_point():
     chart.update(SERIES, "ranks", "time_ms p50")
     async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        y, line = next(
+        y, line = max(
             (y, line) for y, line in enumerate(render_lines(chart)[1:], 1) if line.endswith("▲")
         )
         await pilot.click(Plot, offset=(len(line) - 3, y))
@@ -371,6 +371,25 @@ async def test_wide_range_has_a_logarithmic_axis_by_default():
         chart.update([PlotSeries("a", [*points, PlotPoint(-1, 1)])], "bytes", "GB/s", x_log=True)
         await pilot.pause()
         assert read_caption(chart).startswith("across: bytes, ")
+
+
+async def test_values_with_equal_ratios_have_a_logarithmic_axis_with_these_values():
+    chart = Plot()
+    chart.update([PlotSeries("a", [PlotPoint(x, 1.0) for x in (10, 20, 40, 80)])], "size", "ms")
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert read_caption(chart).startswith("across: size (log)")
+        assert render_lines(chart)[-2].split() == ["10", "20", "40", "80"]
+
+
+async def test_long_whiskers_do_not_squash_the_medians():
+    chart = Plot()
+    points = [PlotPoint(1, 190.0, 180.0, 4800.0), PlotPoint(2, 200.0, 190.0, 210.0)]
+    chart.update([PlotSeries("a", points)], "size", "time in us")
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "across: size, 1 line beyond the axis, up to 4800" in read_caption(chart)
+        assert "↑" in render_lines(chart)[1]
 
 
 async def test_categories_keep_their_order():

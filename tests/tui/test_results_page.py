@@ -4,13 +4,14 @@ import json
 import os
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 
 from spbench.engine import background
 from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
-from spbench.record.runs.history import update_known_runs
+from spbench.record.runs.history import list_summaries, update_known_runs
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
@@ -18,6 +19,7 @@ from spbench.tui.results import library as library_module
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.plot_series import explain_no_sweep
 from spbench.tui.results.runs_pane import RunRows
 from spbench_core.events.statuses import RunStatus
 from support.sample_events import (
@@ -407,6 +409,38 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         assert {x for _, x, _ in points()} == {"a", "b"}
         await pilot.press("tab", "right", "right")
         await wait_until(pilot, lambda: "mode b, time in ms 1.02 (" in read_screen(app))
+
+
+async def test_marked_run_is_plotted_over_the_parameter_too(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end", "space", "home", "p")
+        chart = page._views.plot.chart
+        await wait_until(pilot, lambda: "● a mode=a" in read_screen(app))
+        assert chart.count_stops() == 12
+        assert "b mode=b" in read_screen(app)
+        assert "lines from the least to p95" in read_screen(app)
+
+
+async def test_next_case_after_the_last_is_the_first(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        table = page._views.cases.table
+        first = table.cursor_key
+        await pilot.press("N")
+        await wait_until(pilot, lambda: table.cursor_key == table.matching_keys[-1])
+        await pilot.press("n")
+        await wait_until(pilot, lambda: table.cursor_key == first)
+
+
+def test_case_without_sweep_names_one_that_has(home):
+    run = load_run(list_summaries(home)[-1].folder)
+    first = next(iter(run.cases.values()))
+    single = first.model_copy(update={"id": "single", "name": "single", "params": {}})
+    run = replace(run, cases={"single": single, **run.cases})
+    assert explain_no_sweep(run, "single").endswith("other cases, such as those of made")
 
 
 async def test_reports_runs_that_cannot_be_plotted_or_read(tmp_path):

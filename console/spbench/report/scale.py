@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from spbench.record.number_formatting import format_number
 from spbench.stats.histogram import find_axis_end
@@ -14,6 +15,10 @@ LOG_FROM = 100
 """The ratio of the ends from which on a scale is logarithmic by default."""
 SAMPLES_LOG_FROM = 10
 """The same for samples, which are without those far out."""
+MAX_WHISKER_FACTOR = 2.0
+"""Whiskers end at the largest value times this factor; longer ones are cut."""
+MAX_RATIO_SPREAD = 1.05
+"""The largest quotient of two factors that count as equal."""
 _ROUND_FACTORS = (1, 2, 2.5, 5, 10)
 
 
@@ -92,6 +97,24 @@ def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
     if low <= 0:
         return Scale(low, high)
     return Scale(low, high, high / low >= LOG_FROM if log is None else log)
+
+
+def cap_whiskers(values: Iterable[float], ends: Iterable[float]) -> list[float]:
+    """Return the ends of whiskers for a scale, so that they do not squash the values.
+
+    Ends beyond twice the largest value are replaced by it.
+    """
+    largest = max(values, default=0.0)
+    return [min(end, MAX_WHISKER_FACTOR * largest) if largest > 0 else end for end in ends]
+
+
+def has_equal_ratios(values: Iterable[float]) -> bool:
+    """Return whether at least three values grow by equal factors, such as 10, 20, 40."""
+    ordered = sorted(set(values))
+    if len(ordered) < 3 or ordered[0] <= 0:
+        return False
+    ratios = [second / first for first, second in pairwise(ordered)]
+    return max(ratios) / min(ratios) < MAX_RATIO_SPREAD
 
 
 def fit_sample_scale(sample_sets: Sequence[SortedSamples]) -> Scale:

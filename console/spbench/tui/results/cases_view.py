@@ -161,6 +161,12 @@ and plots show."""
         """Return the case under the cursor; None if there is none."""
         return self.run.cases.get(str(self.table.cursor_key)) if self.run else None
 
+    def move_case(self, rows: int) -> None:
+        """Move the cursor by a number of rows; after the last row, go to the first."""
+        keys = self.table.matching_keys
+        if self.table.cursor_key in keys:
+            self.table.move_to(keys[(keys.index(self.table.cursor_key) + rows) % len(keys)])
+
     def show_run(self, run: RecordedRun | None, message: str = "") -> None:
         """Show a run, or a message on why there is none."""
         if run is None or self.run is None or run.summary.id != self.run.summary.id:

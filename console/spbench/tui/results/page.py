@@ -240,8 +240,8 @@ both, a metric over runs, a metric over a swept parameter."""
             self._show(View.PARAMETER)
 
     def action_case(self, rows: int) -> None:
-        """Go to another case of the run."""
-        self._views.cases.table.action_move(rows)
+        """Go to another case of the run, after the last one to the first."""
+        self._views.cases.move_case(rows)
 
     def _get_selected_run(self) -> RunSummary | None:
         run = self._pane.selected_run()

@@ -11,24 +11,23 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from spbench.record.metric_names import format_folded_name
-from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
 from spbench.record.runs.marks import RunMarks
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
-from spbench.report.series import (
-    Point,
-    Series,
-    build_parameter_series,
-    build_run_series,
-    find_swept_parameters,
+from spbench.report.series import build_run_series, find_swept_parameters
+from spbench.tui.results.plot_series import (
+    build_compared_series,
+    build_parameter_plot_series,
+    build_run_plot_series,
+    choose_plot_unit,
+    describe_over_parameter,
+    describe_over_runs,
+    explain_no_sweep,
+    format_axis_title,
 )
-from spbench.tui.results.run_names import name_starts
-from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
-from spbench_core.events.statuses import CaseStatus
-from spbench_core.number_text import format_quantity
+from spbench.tui.widgets.plot import Plot, PlotSeries
 
-_MAX_POINTS = 12
-"""Largest number of points of a series in the text."""
+_LINES_NOTE = "lines from the least to p95"
 
 
 class PlotView(Vertical):
@@ -37,7 +36,8 @@ class PlotView(Vertical):
     HELP: ClassVar[str] = """\
 A metric of the case under the cursor of the cases: over the runs that the filter shows, or, within
 the run under the cursor, over a parameter that the suite sweeps, with a series for each
-combination of the others. Each point is a median; its line goes from the least to the p95.
+combination of the others. Of two runs, the marked one (space) is a. Each point is a median; its
+line goes from the least to the p95, but not beyond twice the largest median (then with an arrow).
 ! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
 m shows the next metric, p the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
@@ -52,6 +52,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         self._runs: Sequence[RecordedRun] = ()
         self._marks: RunMarks = {}
         self._run: RecordedRun | None = None
+        self._other: RecordedRun | None = None
         self._case: CasePart | None = None
         self._metric = ""
         self._parameter = ""
@@ -83,9 +84,18 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         self._case = case
         self._draw()
 
-    def show_parameter(self, run: RecordedRun, case: CasePart | None) -> None:
-        """Plot the metric of the cases with the same name over a swept parameter."""
+    def show_parameter(
+        self, run: RecordedRun, case: CasePart | None, marked: RecordedRun | None = None
+    ) -> None:
+        """Plot the metric of the cases with the same name over a swept parameter.
+
+        Args:
+            run: The run under the cursor, b in the legend.
+            case: The case; None without one.
+            marked: The marked run, a in the legend; None plots only one run.
+        """
         self._run = run
+        self._other = marked
         self._case = case
         self._draw()
 
@@ -133,11 +143,10 @@ m shows the next metric, p the next parameter, n and N the next case and the one
     def _plot_over_parameter(self, run: RecordedRun, case: CasePart) -> None:
         swept = self._list_swept()
         if not swept:
-            self.show_nothing(f"the suite sweeps no parameter of {case.name}")
+            self.show_nothing(explain_no_sweep(run, case.name))
             return
         parameter = self._parameter = _keep_or_first(self._parameter, swept)
-        swept_series = build_parameter_series(run, case.name, self._metric, parameter)
-        all_series = [series for series in swept_series if series.points]
+        all_series = build_compared_series(run, self._other, case.name, self._metric, parameter)
         if not all_series:
             self.show_nothing(
                 f"{_format_title(self._metric, case)} of {case.name} was not measured"
@@ -150,7 +159,8 @@ m shows the next metric, p the next parameter, n and N the next case and the one
         unit = choose_plot_unit(all_series)
         points = [build_parameter_plot_series(series, unit) for series in all_series]
         lines = describe_over_parameter(all_series, parameter)
-        self._show(head, points, parameter, format_axis_title(all_series[0], unit), lines)
+        title = format_axis_title(all_series[0], unit)
+        self._show(head, points, parameter, title, lines)
 
     def _format_metric(self, case: CasePart) -> str:
         """Return the title of the metric, with its position among the metrics of the case."""
@@ -162,7 +172,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
     ) -> None:
         self.query_one("#plot-title", Static).update(head)
         self.chart.display = bool(points)
-        self.chart.update(points, x, y)
+        self.chart.update(points, x, y, lines_note=_LINES_NOTE)
         self.query_one("#plot-summary", Static).update("\n".join(lines))
 
 
@@ -185,120 +195,3 @@ def _format_position(key: str, name: str, names: Iterable[str]) -> str:
     """Return `` (m: 2 of 5)``; empty for a single name."""
     listed = list(names)
     return f" ({key}: {listed.index(name) + 1} of {len(listed)})" if len(listed) > 1 else ""
-
-
-def choose_plot_unit(all_series: Sequence[Series]) -> DisplayUnit:
-    """Return the unit in which series of one metric are plotted."""
-    values = (point.y for series in all_series for point in series.points)
-    return choose_unit(values, all_series[0].unit)
-
-
-def format_axis_title(series: Series, unit: DisplayUnit) -> str:
-    """Return ``time in us``."""
-    name = format_folded_name(series.metric, series.unit)
-    return name + (f" in {unit.unit}" if unit.unit else "")
-
-
-def build_run_plot_series(
-    series: Series, unit: DisplayUnit, now: float, marks: RunMarks
-) -> PlotSeries:
-    """Return the points of a series over runs, which are named by their start times.
-
-    The signs of a run's marks follow its name.
-    """
-    names = [
-        " ".join((name, *(mark[0] for mark in marks.get(point.run, ()))))
-        for name, point in zip(name_runs(series, now), series.points, strict=True)
-    ]
-    points = [
-        _scale_point(name, point, unit) for name, point in zip(names, series.points, strict=True)
-    ]
-    return PlotSeries("median, from the least to p95", points)
-
-
-def build_parameter_plot_series(series: Series, unit: DisplayUnit) -> PlotSeries:
-    """Return the points of a series over a parameter, to scale if it is a number."""
-    points = [
-        _scale_point(point.x if series.numeric else point.label, point, unit)
-        for point in series.points
-    ]
-    return PlotSeries(series.name, points)
-
-
-def _scale_point(x: float | str, point: Point, unit: DisplayUnit) -> PlotPoint:
-    low, high = (None if y is None else y * unit.factor for y in (point.low, point.high))
-    return PlotPoint(x, point.y * unit.factor, low, high)
-
-
-def name_runs(series: Series, now: float) -> list[str]:
-    """Return the start times of the runs; their ids if a start time is unknown."""
-    if not series.numeric:
-        return [point.run for point in series.points]
-    return list(name_starts({point.run: point.x for point in series.points}, now).values())
-
-
-def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]:
-    """Return a text of a metric over runs, in a few lines.
-
-    Runs with marks are neither the best nor the worst, unless all have one.
-    """
-    names = name_runs(series, now)
-    points = series.points
-    points_by_name = dict(zip(names, points, strict=True))
-    unmarked_names = [name for name in names if points_by_name[name].run not in marks]
-    names_best_first = sorted(
-        unmarked_names or names,
-        key=lambda name: points_by_name[name].y,
-        reverse=series.better == "higher",
-    )
-    labelled_names = [
-        ("newest", names[-1]),
-        ("best", names_best_first[0]),
-        ("worst", names_best_first[-1]),
-    ]
-    if series.better == "none":
-        labelled_names = [
-            ("newest", names[-1]),
-            ("least", names_best_first[0]),
-            ("most", names_best_first[-1]),
-        ]
-    extremes = ", ".join(
-        f"{label} {_format_point(points_by_name[name], series, marks)} ({name})"
-        for label, name in labelled_names
-    )
-    run_count = format_quantity(len(points), "run")
-    point_texts = [
-        f"{name} {_format_point(points_by_name[name], series, marks)}"
-        for name in names[: -_MAX_POINTS - 1 : -1]
-    ]
-    left_out = len(names) - len(unmarked_names) if unmarked_names else 0
-    note = f" (without {format_quantity(left_out, 'marked run')})" if left_out else ""
-    return [
-        f"{run_count}{_format_better(series)}: {extremes}{note}",
-        f"From the newest: {', '.join(point_texts)}",
-    ]
-
-
-def describe_over_parameter(all_series: Sequence[Series], parameter: str) -> list[str]:
-    """Return a text of the values of each series, one per line."""
-    metric = format_folded_name(all_series[0].metric, all_series[0].unit)
-    lines = [f"{metric} over {parameter}{_format_better(all_series[0])}"]
-    for series in all_series:
-        values = [
-            f"{point.label} {_format_point(point, series, {})}"
-            for point in series.points[:_MAX_POINTS]
-        ]
-        omitted_count = len(series.points) - len(values)
-        omission = f" and {omitted_count} more" if omitted_count > 0 else ""
-        lines.append(f"{series.name}: {', '.join(values)}{omission}")
-    return lines
-
-
-def _format_better(series: Series) -> str:
-    return "" if series.better == "none" else f", {series.better} is better"
-
-
-def _format_point(point: Point, series: Series, marks: RunMarks) -> str:
-    status = "" if point.status == CaseStatus.PASSED else f" {point.status}"
-    marks_text = "".join(f" {mark}" for mark in marks.get(point.run, ()))
-    return f"{format_value(point.y, series.unit, series.metric)}{status}{marks_text}"

@@ -48,7 +48,7 @@ class RunChanges:
             self._on_change()
 
     async def offer_first_baseline(self, run: RunSummary) -> None:
-        """Offer to make a baseline of a run, as there is none yet."""
+        """Offer to make the first baseline, of a run."""
         if self._page.context.readonly:
             self._page.app.notify("there is no baseline yet", severity="warning")
             return

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -119,7 +120,16 @@ class ViewLoader:
             history = await self._load_history(request.history)
             views.plot.show_runs(history, views.cases.selected_case(), request.marks)
         elif request.view is View.PARAMETER:
-            views.plot.show_parameter(run, views.cases.selected_case())
+            marked = await self._load_marked(request)
+            views.plot.show_parameter(run, views.cases.selected_case(), marked)
+
+    async def _load_marked(self, request: ViewRequest) -> RecordedRun | None:
+        """Return the marked run; None without another run, or if it cannot be read."""
+        if request.marked is None or request.marked.id == request.run.id:
+            return None
+        with suppress(SpbenchError):
+            return await self._run_in_thread(self._library.load, request.marked.folder)
+        return None
 
     async def _show_case_times(self, run: RecordedRun) -> None:
         if self._views.cases.has_chart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,12 +10,21 @@ from textual.binding import BindingType
 from textual.geometry import Offset
 
 from spbench.record.number_formatting import format_number
-from spbench.report.scale import Scale, drop_infinite, fit_scale, format_round_value, format_ticks
+from spbench.report.scale import (
+    Scale,
+    cap_whiskers,
+    drop_infinite,
+    fit_scale,
+    format_round_value,
+    format_ticks,
+    has_equal_ratios,
+)
 from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render_labels
 from spbench.tui.widgets.chart import SERIES_COLOURS, Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import join_fitting
+from spbench_core.number_text import format_quantity
 
 _GLYPHS = "●▲■◆○△"
 _ASCII = "ox+#%@"
@@ -67,6 +76,7 @@ class Plot(Chart):
     _points: Sequence[_PlacedPoint] = ()
     _categories: Sequence[str] = ()
     _titles = ("", "")
+    _lines_note = ""
     _scales = (Scale(0, 1), Scale(0, 1))
 
     def update(
@@ -76,6 +86,7 @@ class Plot(Chart):
         y_title: str,
         x_log: bool | None = None,
         y_log: bool | None = None,
+        lines_note: str = "",
     ) -> None:
         """Show other points.
 
@@ -83,11 +94,14 @@ class Plot(Chart):
             series: The series. If any x is text, all are categories in the order of appearance.
             x_title: Title of the x axis, with its unit.
             y_title: Title of the y axis, with its unit.
-            x_log: Whether x is logarithmic. Default: if its range is wide.
+            x_log: Whether x is logarithmic. Default: if its range is wide, or its values grow by
+                equal factors.
             y_log: Whether y is logarithmic. Default: if its range is wide.
+            lines_note: The meaning of the error bars.
         """
         self._series = tuple(series)
         self._titles = (x_title, y_title)
+        self._lines_note = lines_note
         indexed_points = [
             (index, point)
             for index, plot_series in enumerate(series)
@@ -100,11 +114,14 @@ class Plot(Chart):
             for index, point in indexed_points
         ]
         self._points = sorted(points, key=lambda point: (point.series, point.x))
-        all_y = [y for placed in points for y in (placed.y, placed.point.low, placed.point.high)]
-        self._scales = (
-            fit_scale((point.x for point in points), False if self._categories else x_log),
-            fit_scale((y for y in all_y if drop_infinite(y) is not None and y is not None), y_log),
-        )
+        all_x = [point.x for point in points]
+        if self._categories:
+            x_log = False
+        elif x_log is None and has_equal_ratios(all_x):
+            x_log = True
+        all_y = [point.y for point in points]
+        ends = cap_whiskers(all_y, _list_whisker_ends(points))
+        self._scales = (fit_scale(all_x, x_log), fit_scale([*all_y, *ends], y_log))
         self.redraw()
 
     def count_stops(self) -> int:
@@ -175,6 +192,8 @@ class Plot(Chart):
                 if y is not None
             ]
             dots.fill_column(column, min(rows), max(rows), style)
+            if high is not None and high > self._scales[1].high:
+                dots.put_glyph(column, dots.rows - 1, "^" if self.ascii else "↑", style)
             previous = placed
         for stop in range(len(self._points)):
             self._draw_glyph(dots, stop)
@@ -208,7 +227,9 @@ class Plot(Chart):
         if self._categories:
             labelled_values = [(float(index), name) for index, name in enumerate(self._categories)]
         else:
-            ticks = scale.ticks(max(2, dots.width // 12))
+            max_ticks = max(2, dots.width // 12)
+            values = sorted({point.x for point in self._points})
+            ticks = values if 1 < len(values) <= max_ticks else scale.ticks(max_ticks)
             labelled_values = list(zip(ticks, format_ticks(ticks, scale.log), strict=True))
         label_cells = [
             (margin + scale.to_index(value, dots.width), label) for value, label in labelled_values
@@ -219,7 +240,12 @@ class Plot(Chart):
         x_title, y_title = self._titles
         if self.cursor is None:
             log_note = " (log)" if self._scales[0].log else ""
-            return [f"across: {x_title}{log_note}", "left and right read the points out"]
+            cut = [end for end in _list_whisker_ends(self._points) if end > self._scales[1].high]
+            count = format_quantity(len(cut), "line")
+            cut_note = f"{count} beyond the axis, up to {format_number(max(cut))}" if cut else ""
+            notes = [self._lines_note, cut_note]
+            hint = "left and right read the points out"
+            return [f"across: {x_title}{log_note}", *filter(None, notes), hint]
         placed = self._points[self.cursor]
         point = placed.point
         x = point.x if isinstance(point.x, str) else format_round_value(point.x)
@@ -233,6 +259,12 @@ class Plot(Chart):
 
     def _get_x(self, x: float | str) -> float:
         return float(self._categories.index(str(x)) if self._categories else x)
+
+
+def _list_whisker_ends(points: Iterable[_PlacedPoint]) -> list[float]:
+    """Return the finite ends of the error bars of points."""
+    ends = [end for placed in points for end in (placed.point.low, placed.point.high)]
+    return [end for end in ends if end is not None and drop_infinite(end) is not None]
 
 
 def _is_drawable(point: PlotPoint) -> bool:

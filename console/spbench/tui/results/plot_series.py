@@ -1,0 +1,173 @@
+"""The series of plots over runs or over a parameter, and their values as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spbench.record.metric_names import format_folded_name
+from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
+from spbench.record.runs.marks import RunMarks
+from spbench.report.recorded import RecordedRun
+from spbench.report.series import Point, Series, build_parameter_series, find_swept_parameters
+from spbench.tui.results.run_names import name_starts
+from spbench.tui.widgets.plot import PlotPoint, PlotSeries
+from spbench_core.events.statuses import CaseStatus
+from spbench_core.number_text import format_quantity
+
+_MAX_POINTS = 12
+"""Largest number of points of a series in the text."""
+
+
+def explain_no_sweep(run: RecordedRun, case_name: str) -> str:
+    """Explain that a case sweeps nothing, with the keys to one with a sweep."""
+    names = dict.fromkeys(case.name for case in run.cases.values())
+    swept = next((name for name in names if find_swept_parameters(run, name)), None)
+    message = f"the suite sweeps no parameter of {case_name}"
+    if swept is None:
+        return message
+    return f"{message}; n and N go to other cases, such as those of {swept}"
+
+
+def build_compared_series(
+    run: RecordedRun, marked: RecordedRun | None, case_name: str, metric: str, parameter: str
+) -> list[Series]:
+    """Return the series of a run over a parameter, after those of the marked run.
+
+    With two runs, the names begin with a (the marked run) or b. Series of the marked run in another
+    unit are left out.
+    """
+    series_b = _list_series(run, case_name, metric, parameter)
+    if marked is None or not series_b:
+        return series_b
+    series_a = _list_series(marked, case_name, metric, parameter)
+    comparable = [series for series in series_a if series.unit == series_b[0].unit]
+    if not comparable:
+        return series_b
+    return [
+        replace(series, name=f"{run_name} {series.name}")
+        for run_name, all_series in (("a", comparable), ("b", series_b))
+        for series in all_series
+    ]
+
+
+def _list_series(run: RecordedRun, case_name: str, metric: str, parameter: str) -> list[Series]:
+    all_series = build_parameter_series(run, case_name, metric, parameter)
+    return [series for series in all_series if series.points]
+
+
+def choose_plot_unit(all_series: Sequence[Series]) -> DisplayUnit:
+    """Return the unit in which series of one metric are plotted."""
+    values = (point.y for series in all_series for point in series.points)
+    return choose_unit(values, all_series[0].unit)
+
+
+def format_axis_title(series: Series, unit: DisplayUnit) -> str:
+    """Return ``time in us``."""
+    name = format_folded_name(series.metric, series.unit)
+    return name + (f" in {unit.unit}" if unit.unit else "")
+
+
+def build_run_plot_series(
+    series: Series, unit: DisplayUnit, now: float, marks: RunMarks
+) -> PlotSeries:
+    """Return the points of a series over runs, which are named by their start times.
+
+    The signs of a run's marks follow its name.
+    """
+    names = [
+        " ".join((name, *(mark[0] for mark in marks.get(point.run, ()))))
+        for name, point in zip(name_runs(series, now), series.points, strict=True)
+    ]
+    points = [
+        _scale_point(name, point, unit) for name, point in zip(names, series.points, strict=True)
+    ]
+    return PlotSeries("median", points)
+
+
+def build_parameter_plot_series(series: Series, unit: DisplayUnit) -> PlotSeries:
+    """Return the points of a series over a parameter, to scale if it is a number."""
+    points = [
+        _scale_point(point.x if series.numeric else point.label, point, unit)
+        for point in series.points
+    ]
+    return PlotSeries(series.name, points)
+
+
+def _scale_point(x: float | str, point: Point, unit: DisplayUnit) -> PlotPoint:
+    low, high = (None if y is None else y * unit.factor for y in (point.low, point.high))
+    return PlotPoint(x, point.y * unit.factor, low, high)
+
+
+def name_runs(series: Series, now: float) -> list[str]:
+    """Return the start times of the runs; their ids if a start time is unknown."""
+    if not series.numeric:
+        return [point.run for point in series.points]
+    return list(name_starts({point.run: point.x for point in series.points}, now).values())
+
+
+def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]:
+    """Return a text of a metric over runs, in a few lines.
+
+    Runs with marks are neither the best nor the worst, unless all have one.
+    """
+    names = name_runs(series, now)
+    points = series.points
+    points_by_name = dict(zip(names, points, strict=True))
+    unmarked_names = [name for name in names if points_by_name[name].run not in marks]
+    names_best_first = sorted(
+        unmarked_names or names,
+        key=lambda name: points_by_name[name].y,
+        reverse=series.better == "higher",
+    )
+    labelled_names = [
+        ("newest", names[-1]),
+        ("best", names_best_first[0]),
+        ("worst", names_best_first[-1]),
+    ]
+    if series.better == "none":
+        labelled_names = [
+            ("newest", names[-1]),
+            ("least", names_best_first[0]),
+            ("most", names_best_first[-1]),
+        ]
+    extremes = ", ".join(
+        f"{label} {_format_point(points_by_name[name], series, marks)} ({name})"
+        for label, name in labelled_names
+    )
+    run_count = format_quantity(len(points), "run")
+    point_texts = [
+        f"{name} {_format_point(points_by_name[name], series, marks)}"
+        for name in names[: -_MAX_POINTS - 1 : -1]
+    ]
+    left_out = len(names) - len(unmarked_names) if unmarked_names else 0
+    note = f" (without {format_quantity(left_out, 'marked run')})" if left_out else ""
+    return [
+        f"{run_count}{_format_better(series)}: {extremes}{note}",
+        f"From the newest: {', '.join(point_texts)}",
+    ]
+
+
+def describe_over_parameter(all_series: Sequence[Series], parameter: str) -> list[str]:
+    """Return a text of the values of each series, one per line."""
+    metric = format_folded_name(all_series[0].metric, all_series[0].unit)
+    lines = [f"{metric} over {parameter}{_format_better(all_series[0])}"]
+    for series in all_series:
+        values = [
+            f"{point.label} {_format_point(point, series, {})}"
+            for point in series.points[:_MAX_POINTS]
+        ]
+        omitted_count = len(series.points) - len(values)
+        omission = f" and {omitted_count} more" if omitted_count > 0 else ""
+        lines.append(f"{series.name}: {', '.join(values)}{omission}")
+    return lines
+
+
+def _format_better(series: Series) -> str:
+    return "" if series.better == "none" else f", {series.better} is better"
+
+
+def _format_point(point: Point, series: Series, marks: RunMarks) -> str:
+    status = "" if point.status == CaseStatus.PASSED else f" {point.status}"
+    marks_text = "".join(f" {mark}" for mark in marks.get(point.run, ()))
+    return f"{format_value(point.y, series.unit, series.metric)}{status}{marks_text}"
