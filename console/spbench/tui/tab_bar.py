@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_status
+from spbench.tui.feed import ReplaySource
 from spbench.tui.widgets.text import cell_width
 
 if TYPE_CHECKING:
@@ -122,4 +123,6 @@ def format_run_status(feed: Feed | None) -> str:
     counts = count_cases(feed.state.cases.values())
     run = feed.state.run
     shown_count = counts.passed if feed.ended or run.finished is not None else counts.ran
-    return f"{run.suite} {format_status(feed.status)} {shown_count}/{counts.total}"
+    is_replay = isinstance(feed.source, ReplaySource) and not feed.ended
+    status = "▶ replay" if is_replay else format_status(feed.status)
+    return f"{run.suite} {status} {shown_count}/{counts.total}"
