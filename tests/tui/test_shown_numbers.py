@@ -203,3 +203,9 @@ def test_active_times_have_a_column_if_waits_are_measured():
     )
     assert (cells["p50"], cells["active"]) == ("2.00 ms", "500 us")
     assert "active" not in [column.key for column in build_rank_columns(())]
+
+
+def test_reference_that_is_far_too_slow_has_no_percentage():
+    row = CaseRow("passed", "a", False, 4, None, 1.0, False, 5.8, (1, 1))
+    efficiency = row.cells()[[column.key for column in COLUMNS].index("efficiency")]
+    assert (efficiency.text, efficiency.style) == ("> 200 %", "muted")

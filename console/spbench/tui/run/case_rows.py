@@ -37,6 +37,8 @@ MAX_SHARE_RUNNING = 0.99
 """Largest share shown while a case runs, since checks and baselines follow the iterations."""
 _UNCOUNTED = frozenset({Activity.IMPORT, Activity.WARMUP})
 """Activities before the iterations."""
+MAX_PLAUSIBLE_EFFICIENCY = 2.0
+_SLOW_REFERENCE = "above 200 %: the reference is too slow to compare with"
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
@@ -73,11 +75,19 @@ class CaseRow:
         """The reference divided by the time."""
         return compute_efficiency(self.time, self.reference)
 
+    @property
+    def has_slow_reference(self) -> bool:
+        """Whether the reference is so slow that it says nothing about the time."""
+        return (self.efficiency or 0.0) > MAX_PLAUSIBLE_EFFICIENCY
+
     def cells(self) -> list[TableCell | str]:
         """Return the cells, in the order of the columns."""
         passed, total = self.checks
         preliminary = PRELIMINARY if self.is_preliminary and self.time is not None else ""
+        is_muted = self.is_preliminary or self.disturbed or self.has_slow_reference
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
+        if self.has_slow_reference:
+            efficiency = "> 200 %"
         return [
             make_status_cell(self.status, noisy=self.noisy),
             drop_parameter_names(self.id) if self.short_id else self.id,
@@ -85,7 +95,7 @@ class CaseRow:
             "" if self.done is None else f"{self.done:.0%}",
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
-            TableCell(efficiency, "muted" if self.is_preliminary or self.disturbed else ""),
+            TableCell(efficiency, "muted" if is_muted else ""),
             TableCell(f"{passed}/{total}", "failed" if passed < total else "passed")
             if total
             else "",
@@ -218,6 +228,8 @@ class RunCaseRows:
     def efficiency_note(self) -> str:
         """Return an explanation of unusual efficiencies; empty if there are none."""
         rows = self._rows.values()
+        if any(row.has_slow_reference and not row.is_preliminary for row in rows):
+            return _SLOW_REFERENCE
         if any((row.efficiency or 0.0) > 1 and not row.is_preliminary for row in rows):
             return ABOVE_REFERENCE
         return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""
