@@ -1056,6 +1056,20 @@ async def test_details_of_a_failed_rank_have_error_and_job_output(open_run, size
             await run.press("escape")
 
 
+async def test_cancelled_cases_share_one_finding(open_run):
+    reason = "cancelled in the console after 6.2 s"
+    events = [
+        *make_running_events(),
+        make.case_judged("warp", "cancelled", reason),
+        make.case_judged("next", "cancelled", f"did not run: {reason}"),
+        make.job_end("cancelled"),
+        make.run_end("cancelled", 130),
+    ]
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts(f"cancelled: warp and next: {reason}")
+        assert "replay" not in read_screen(run.app)
+
+
 async def test_shows_cancelled_and_skipped_cases(open_run):
     events = [
         *make_running_events(),

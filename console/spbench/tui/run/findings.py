@@ -57,6 +57,10 @@ _SIGNS: Mapping[str, str] = {
 }
 
 
+_WITHOUT_RESULT = frozenset({CaseStatus.CANCELLED, CaseStatus.SKIPPED})
+"""Statuses of cases without a result; a colon separates them from the names of the cases."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFinding:
     """A message on a subject, and its kind, which may be the status of a case."""
@@ -68,7 +72,8 @@ class RunFinding:
     @property
     def sign(self) -> str:
         """The kind, as glyph and word."""
-        return _SIGNS.get(self.kind) or format_status(self.kind)
+        sign = _SIGNS.get(self.kind) or format_status(self.kind)
+        return f"{sign}:" if self.kind in _WITHOUT_RESULT else sign
 
     @property
     def text(self) -> str:
@@ -161,7 +166,11 @@ class RunFindings:
         case_ids_by_finding: dict[tuple[CaseStatus | FindingKind, str], list[str]] = {}
         for case in self._feed.state.cases.values():
             for finding in self._get_failures(case):
-                case_ids_by_finding.setdefault((finding.kind, finding.message), []).append(case.id)
+                # One message for the case that was cancelled and those that did not begin.
+                message = finding.message
+                if finding.kind in _WITHOUT_RESULT:
+                    message = message.removeprefix("did not run: ")
+                case_ids_by_finding.setdefault((finding.kind, message), []).append(case.id)
         return [
             RunFinding(kind, enumerate_names(case_ids, "cases"), message)
             for (kind, message), case_ids in case_ids_by_finding.items()
