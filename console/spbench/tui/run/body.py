@@ -39,7 +39,7 @@ MAX_TABLE_SHARE = 0.58
 MIN_TABLE_LINES = 5
 FRAME_LINES = 3
 FRAME_LINES_SHORT = 2
-"""Lines of a table's pane besides its rows: title, heading and, on a tall screen, border."""
+"""Lines of a table's pane without its rows: title, heading and, on a tall screen, border."""
 NO_GPUS = "no host has reported a GPU"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
@@ -159,7 +159,7 @@ class RunBody(Container):
             self._show(panels[0])
 
     def share_width(self, cases_width: int) -> None:
-        """Share the width of a wide screen with cases whose columns have this width."""
+        """Share the width of a wide screen; the columns of the cases need ``cases_width``."""
         if cases_width != self._cases_width:
             self._cases_width = cases_width
             self._fit_width()

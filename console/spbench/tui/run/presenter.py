@@ -40,7 +40,7 @@ SETTLE_SECONDS = 1.2
 It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
 """
 MAX_RANKS_AT_ONCE = 256
-"""Most ranks whose strip is updated with their rows; for thousands that would take too long."""
+"""Most ranks that update the strip with their rows; for thousands that would take too long."""
 _Update = Callable[[], None]
 
 

@@ -20,11 +20,11 @@ MIN_RIGHT_WIDTH = 82
 LEFT_SHARE = 0.41
 """Smallest share of the width for the cases, unless the ranks need it."""
 PANE_MARGIN = 7
-"""Columns of a table's pane besides its columns: frame, mark of the cursor, and scroll bar."""
+"""Columns of a table's pane without its columns: frame, mark of the cursor, and scroll bar."""
 FRAME_LINES = 2
 MIN_FINDINGS_LINES = 4
 MIN_HISTOGRAM_LINES = 11
-"""Free lines below the findings from which the histogram is there."""
+"""Free lines below the findings from which the histogram is shown."""
 MIN_CHART_LINES = 12
 MIN_MAP_LINES = 6
 MAX_PARTS_SHARE = 0.34
@@ -39,8 +39,8 @@ def choose_left_width(width: int, cases_width: int) -> int:
         width: The columns of the screen.
         cases_width: The width of all columns of the cases.
     """
-    wanted = max(cases_width + PANE_MARGIN, round(width * LEFT_SHARE))
-    return max(MIN_LEFT_WIDTH, min(wanted, width - MIN_RIGHT_WIDTH))
+    needed_width = max(cases_width + PANE_MARGIN, round(width * LEFT_SHARE))
+    return max(MIN_LEFT_WIDTH, min(needed_width, width - MIN_RIGHT_WIDTH))
 
 
 @dataclass(frozen=True, slots=True)
