@@ -21,6 +21,7 @@ from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.plot_series import explain_no_sweep
 from spbench.tui.results.runs_pane import RunRows
+from spbench.tui.results.views import View
 from spbench_core.events.statuses import RunStatus
 from support.sample_events import (
     build_state,
@@ -423,6 +424,30 @@ async def test_marked_run_is_plotted_over_the_parameter_too(tmp_path, home):
         assert "lines from the least to p95" in read_screen(app)
 
 
+async def test_small_screen_has_the_rows_of_cases_and_the_way_to_the_chart(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end")
+        await wait_until(pilot, lambda: page._views.cases.run.summary.id.startswith("20010101"))
+        hint = "made[width=1,mode=a], v twice: the chart of its times"
+        await wait_until(pilot, lambda: hint in read_screen(app))
+        assert "20010101" not in read_widget(app, "#run-summary")
+        assert len(page._views.cases.table.visible_keys) == 6
+        await pilot.press("v", "v")
+        assert page._view is View.TIMES
+
+
+async def test_suites_are_not_cut_for_marks(tmp_path, home):
+    run = record_synthetic_run(home, 4, 1.0, suite="plan-resnet").path / "run.json"
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"request": {"inject": ["slow"]}}))
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "plan-resnet" in find_line(app, "▸"))
+        assert "! fault" in find_line(app, "▸")
+
+
 async def test_next_case_after_the_last_is_the_first(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
@@ -752,5 +777,5 @@ async def test_small_screen_marks_the_cut_of_a_summary(tmp_path):
         await wait_for_run(pilot)
         await wait_until(pilot, lambda: "rank 1 of node01 is slow" in read_screen(app))
         summary = read_widget(app, "#run-summary")
-        assert summary.endswith("…")
+        assert summary.endswith("… (o: all)")
         assert app.screen.query_one("#run-summary").size.height == len(summary.splitlines())

@@ -27,7 +27,7 @@ from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColum
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench.tui.widgets.text import fit_lines
+from spbench.tui.widgets.text import fit_lines, join_fitting
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
@@ -44,8 +44,11 @@ _COLUMNS = (
 _TIME = "time_ms"
 _MIN_REASON_WIDTH = 16
 """Width from which the table has the reasons, which the remarks below it repeat in full."""
-SUMMARY_SHARE = 0.4
+SUMMARY_SHARE = 0.3
 """Share of the lines that the summary of the run may take."""
+_CUT_SUMMARY = "… (o: all)"
+"""The end of a summary that is cut: the Run page has all of it."""
+_CHART_HINT = "v twice: the chart of its times"
 MIN_ROWS = 4
 """Rows of the table before which the summary takes no more than its share."""
 REMARK_LINES = 2
@@ -211,8 +214,11 @@ and plots show."""
         height = self.size.height
         table_lines = 1 + min(case_count, MIN_ROWS)
         limit = max(round(SUMMARY_SHARE * height), height - table_lines - REMARK_LINES)
-        summary = fit_lines(self._summary, self.size.width, limit)
-        self.query_one("#run-summary", Static).update(summary)
+        summary = self._summary
+        if self.run is not None and not self.has_chart:
+            summary = Content("\n").join(summary.split("\n")[1:])  # the runs' pane has the id
+        fitted = fit_lines(summary, self.size.width, limit, _CUT_SUMMARY)
+        self.query_one("#run-summary", Static).update(fitted)
 
     def _show_chart(self) -> None:
         if self.has_chart:
@@ -229,7 +235,10 @@ and plots show."""
         if case is not None and self.has_class("-with-chart"):
             remarks.update(build_fact_table(_list_facts(case)))
         else:
-            remarks.update("\n".join(_list_remarks(case) if case is not None else ()))
+            lines = list(_list_remarks(case)) if case is not None else []
+            if len(lines) == 1:
+                lines = [join_fitting([*lines, _CHART_HINT], self.size.width)]
+            remarks.update("\n".join(lines))
 
 
 def _list_facts(case: CasePart) -> Iterator[Fact]:

@@ -57,7 +57,7 @@ both, a metric over runs, a metric over a swept parameter."""
     DEFAULT_CSS = """
     ResultsPage #body { height: 1fr; layout: horizontal; }
     ResultsPage.-narrow #body { layout: vertical; }
-    ResultsPage.-narrow RunsPane { width: 100%; height: 9; }
+    ResultsPage.-narrow RunsPane { width: 100%; height: 8; }
     ResultsPage.-narrow.-tall RunsPane { height: 18; }
     ResultsPage.-narrow ViewsPane { width: 100%; height: 1fr; }
     ResultsPage.-narrow.-short .-comparing RunsPane { height: 6; }

@@ -28,7 +28,7 @@ from spbench.tui.results.fitted_columns import fit_columns
 from spbench.tui.results.run_names import name_starts
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
+from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
 
@@ -39,10 +39,10 @@ COLUMNS = (
     Column("suite", "suite", 5, flexible=True),
     Column("status", "status", 9),
     _MARKS,
-    Column("cases", "passed", 6, "right", drop_priority=1),
-    Column("duration", "took", 10, "right", drop_priority=2),
-    Column("host", "host", 10, drop_priority=3),
-    Column("id", "id", 44, drop_priority=4),
+    Column("cases", "passed", 6, "right", drop_priority=2),
+    Column("duration", "took", 10, "right", drop_priority=3),
+    Column("host", "host", 10, drop_priority=4),
+    Column("id", "id", 44, drop_priority=5),
 )
 
 PassedCounter = Callable[[str], tuple[int, int] | None]
@@ -273,7 +273,7 @@ cursor."""
         self.call_after_refresh(self.show_details, self._loaded)
 
     def _fit_columns(self) -> None:
-        """Show the columns that fit, with short marks if the long ones do not."""
+        """Show the columns that fit, with shorter marks if a suite would be cut."""
         width = self.table.size.width - SCROLL_BAR
         if width <= 0:
             return
@@ -282,8 +282,10 @@ cursor."""
         for marks_format in MarksFormat:
             rows.marks_format = marks_format
             fitted = fit_columns(columns, rows, width)
-            if lay_out(fitted, width).width <= width:
-                break
+            if not any(column.flexible for column in fitted):
+                break  # no suite is cut
+        else:
+            fitted = [column for column in fitted if not column.drop_priority]
         self.table.set_rows(rows, fitted)
 
     def _select(self, text: str) -> None:

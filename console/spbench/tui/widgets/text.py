@@ -66,17 +66,17 @@ def wrap_words(text: str, width: int, max_lines: int) -> list[str]:
     return [*lines[: max_lines - 1], last_line]
 
 
-def fit_lines(content: Content, width: int, count: int) -> Content:
-    """Return a text wrapped to at most ``count`` lines; an ellipsis marks a cut."""
+def fit_lines(content: Content, width: int, count: int, cut: str = _ELLIPSIS) -> Content:
+    """Return a text wrapped to at most ``count`` lines; ``cut`` is the end of a cut one."""
     if width <= 0 or count <= 0:
         return content
     lines = content.wrap(width)
     if len(lines) <= count:
         return content
     last = lines[count - 1].rstrip()
-    if cell_width(last.plain) >= width:
-        last = last[: width - 1]
-    return Content("\n").join([*lines[: count - 1], last + _ELLIPSIS])
+    if cell_width(last.plain) + cell_width(cut) > width:
+        last = last[: width - cell_width(cut)]
+    return Content("\n").join([*lines[: count - 1], last + cut])
 
 
 def join_fitting(phrases: Iterable[str], width: int) -> str:
