@@ -162,10 +162,11 @@ Two runs side by side. Run a is the marked run (space), else the newest earlier 
 cases, of the same suite if there is one. Run b is the run under the cursor. There is one row for
 each case: its time (slowest rank, median over iterations), the ratio b/a, and the 95 % interval of
 the ratio. A shows all metrics.
-Same means that a difference of more than 10 % is excluded. On a large screen, the chart has the
-times of both runs of the case under the cursor; elsewhere v shows them. The notes say why a case
-is not judged, and what to do. Tab goes to the notes, which then have more lines; up and down scroll
-them."""
+The launches that each side needs grow with the number of compared cases, as all are judged
+together; a launch is one repeat of a case. Same means that a difference of more than 10 % is
+excluded. On a large screen, the chart has the times of both runs of the case under the cursor;
+elsewhere v shows them. The notes say why a case is not judged, and what to do. Tab goes to the
+notes, which then have more lines; up and down scroll them."""
     DEFAULT_CSS = """
     CompareView #compared-runs { height: auto; max-height: 4; }
     CompareView TimesChart { display: none; height: 1fr; max-height: 20; margin-top: 1; }

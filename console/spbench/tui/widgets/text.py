@@ -67,7 +67,7 @@ def wrap_words(text: str, width: int, max_lines: int) -> list[str]:
 
 
 def fit_lines(content: Content, width: int, count: int, cut: str = _ELLIPSIS) -> Content:
-    """Return a text wrapped to at most ``count`` lines; ``cut`` is the end of a cut one."""
+    """Return a text wrapped to at most ``count`` lines; a cut one ends in ``cut``."""
     if width <= 0 or count <= 0:
         return content
     lines = content.wrap(width)
