@@ -1297,7 +1297,7 @@ async def test_run_without_its_suite_cannot_be_repeated(open_run, tmp_path):
 
 async def test_readonly_neither_cancels_nor_starts(open_run):
     async with open_run(WIDE, make_running_events(), readonly=True) as run:
-        await run.wait_for_texts("Pause")
+        await run.wait_for_texts("Hold")
         await run.press("x", "r")
         await run.pilot.pause()
         assert not isinstance(run.app.screen, Confirm)

@@ -77,7 +77,7 @@ class CaseRow:
 
     @property
     def has_slow_reference(self) -> bool:
-        """Whether the reference is so slow that it says nothing about the time."""
+        """Whether the reference is so slow that the time cannot be compared with it."""
         return (self.efficiency or 0.0) > MAX_PLAUSIBLE_EFFICIENCY
 
     def cells(self) -> list[TableCell | str]:
