@@ -88,7 +88,7 @@ async def test_shows_every_view(tmp_path, home, size):
             "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2.00 ms" in plot_text
         )
         await pilot.press("p")
-        await wait_until(pilot, lambda: chart.count_stops() == 6)
+        await wait_until(pilot, lambda: chart.count_stops() == 12)  # also of the marked run
         await wait_until(pilot, lambda: "of made over width (p: 1 of 2)" in read_screen(app))
 
 
