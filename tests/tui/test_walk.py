@@ -69,7 +69,8 @@ class User:
         await self.wait_until(lambda: self.app.screen.query_one(OptionList).option_count == 1)
         before = self.app.context.feed
         await self.pilot.press("enter")
-        await self.wait_until(lambda: self.app.context.feed is not before)
+        # None while the run is being started.
+        await self.wait_until(lambda: self.app.context.feed not in (None, before))
         return self.app.context.feed
 
     async def return_to(self, digit, kind):
