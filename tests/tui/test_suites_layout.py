@@ -9,6 +9,7 @@ from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.cases_table import CasesTable
 from support.tui.app_driver import wait_until
 from support.tui.suites_page import (
+    FIRST_CASE_LINE,
     SUITE,
     answer,
     get_text_pane,
@@ -71,11 +72,16 @@ async def test_undo_keeps_the_selected_case_in_view(suite):
         await wait_for_cases(pilot, 93)
         table = app.screen.query_one(CasesTable).table
         table.focus()
-        await move_to_line(pilot, 16)
-        await wait_until(pilot, lambda: table.cursor_key == "more-0")
+        await move_to_line(pilot, FIRST_CASE_LINE)
+        await wait_until(pilot, lambda: table.cursor_key == "first")
         await pilot.press("f8")
         await answer(pilot, "y")
         await wait_for_cases(pilot, 92)
+        lowest = table.visible_keys[-1]
+        await pilot.press("home", *["down"] * (len(table.visible_keys) - 1))
+        await wait_until(pilot, lambda: table.cursor_key == lowest)
+        assert table.scroll_offset.y == 0
         await pilot.press("ctrl+z")
         await wait_for_cases(pilot, 93)
-        await wait_until(pilot, lambda: table.cursor_key in table.visible_keys)
+        assert table.cursor_key == lowest
+        await wait_until(pilot, lambda: lowest in table.visible_keys)
