@@ -211,4 +211,5 @@ async def test_numbers_of_cases_are_aligned(tmp_path):
         lines = read_screen(app).splitlines()
         starts = {match.end(1) for line in lines if (match := re.search(r"(yaml +)\d+ case", line))}
         assert len(starts) == 1
+        assert "121 cases " in read_screen(app)
         assert "Reload" not in read_screen(app)

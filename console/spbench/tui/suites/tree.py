@@ -35,8 +35,10 @@ NOT_SAVED = "not saved"
 """Shown after the name of the open suite if it has no file."""
 MAX_FILES = 500
 """Largest number of suites listed per folder."""
-_MAX_NAME_WIDTH = 18
-"""Largest width of the column of names; the results of longer names are not aligned."""
+_MAX_RESULT_COLUMN = 18
+"""Largest column of the results; those of longer names are not aligned."""
+_LABEL_WIDTH = 27
+"""Width of a label that is not cut in the pane of the page, next to the scroll bar."""
 _HEAD_BYTES = 4096
 _SCHEMA_LINE = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
@@ -153,7 +155,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._opened: Path | None = None
         self._is_opened_unsaved = False
         self._files: dict[Path, TreeNode[Path]] = {}
-        self._name_width = 0
+        self._result_column = 0
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
     def action_scroll_home(self) -> None:
@@ -209,7 +211,8 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self.clear()
         self._files.clear()
         names = [path.name for files in folders.values() for path in files]
-        self._name_width = min(_MAX_NAME_WIDTH, max(map(cell_len, names), default=0))
+        longest = max(map(cell_len, names), default=0)
+        self._result_column = min(_MAX_RESULT_COLUMN, longest + 2)
         for folder, files in folders.items():
             node = self.root.add(self._format_folder(folder), expand=True, allow_expand=False)
             for path in files:
@@ -242,13 +245,15 @@ the list of shipped ones then. ✗ marks a suite with errors.
 
     def _format_label(self, path: Path) -> str:
         if path == self._opened and self._is_opened_unsaved:
-            return f"{self._pad_name(path)}  {NOT_SAVED}"
+            return self._append_result(path.name, NOT_SAVED)
         check = self._get_check(path)
-        return path.name if check is None else f"{self._pad_name(path)}  {_format_check(check)}"
+        return path.name if check is None else self._append_result(path.name, _format_check(check))
 
-    def _pad_name(self, path: Path) -> str:
-        """Return the name of a file in the width of the column of names."""
-        return path.name + " " * (self._name_width - cell_len(path.name))
+    def _append_result(self, name: str, result: str) -> str:
+        """Return a name and a result, aligned with the others unless it would be cut."""
+        column = min(self._result_column, _LABEL_WIDTH - cell_len(result))
+        gap = max(column - cell_len(name), 1)
+        return f"{name}{' ' * gap}{result}"
 
     def _get_check(self, path: Path) -> FileCheck | None:
         return self._checks[path][1] if path in self._checks else None
