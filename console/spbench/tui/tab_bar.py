@@ -12,7 +12,6 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_status
-from spbench.tui.feed import ReplaySource
 from spbench.tui.widgets.text import cell_width
 
 if TYPE_CHECKING:
@@ -118,7 +117,9 @@ def format_run_status(feed: Feed | None) -> str:
     """Return suite, status and progress of the watched run; empty without a run."""
     if feed is None or feed.state.run is None:
         return ""
-    from spbench.record.run_parts import count_cases  # slow, and not needed without a run
+    # Slow imports, which are not needed without a run.
+    from spbench.record.run_parts import count_cases
+    from spbench.tui.feed import ReplaySource
 
     counts = count_cases(feed.state.cases.values())
     run = feed.state.run
