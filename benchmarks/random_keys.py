@@ -66,7 +66,7 @@ class DrivenApp(ConsoleApp):
 
     def __init__(self, options: ConsoleOptions) -> None:
         super().__init__(options)
-        vars(self.context).update(start_run=lambda args, folder=None: None)
+        vars(self.context).update(start_run=lambda args, folder=None, start_again=None: None)
 
 
 def draw_event(generator: random.Random, app: ConsoleApp) -> DrawnEvent:
