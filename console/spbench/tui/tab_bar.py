@@ -56,8 +56,8 @@ class TabBar(Horizontal):
     TabBar Tab:hover { background: $boost; }
     TabBar Tab.current { background: $primary; color: $background; text-style: bold reverse; }
     TabBar Tab.current:ansi { text-style: reverse; }
-    TabBar #location { display: none; width: auto; padding-left: 2; color: $text-muted; }
-    TabBar #status { width: 1fr; content-align-horizontal: right; padding-right: 1; }
+    TabBar #location { width: 1fr; color: $text-muted; }
+    TabBar #status { width: auto; padding-right: 1; }
     """
 
     def __init__(self, pages: Sequence[tuple[str, str]], current: str) -> None:
@@ -73,17 +73,15 @@ class TabBar(Horizontal):
         yield Static("", id="status", markup=False)
 
     def show(self, status: str, location: Sequence[str] = ()) -> None:
-        """Show a status at the right, and the location if there is space between.
-
-        Unchanged texts cause no new layout.
-        """
+        """Show a status at the right, and the location if there is space between."""
         shown = (status, self._fit_location(location, cell_width(status)))
-        if shown != self._shown:
-            self._shown = shown
-            self.query_one("#status", Static).update(status)
-            location_line = self.query_one("#location", Static)
-            location_line.update(shown[1])
-            location_line.display = bool(shown[1])
+        if shown == self._shown:
+            return
+        # A layout of the whole page takes longer than anything else after a key.
+        has_other_width = cell_width(status) != cell_width(self._shown[0])
+        self._shown = shown
+        self.query_one("#status", Static).update(status, layout=has_other_width)
+        self.query_one("#location", Static).update(f"  {shown[1]}", layout=False)
 
     def _fit_location(self, location: Sequence[str], status_width: int) -> str:
         if self.size.width < MIN_WIDTH_FOR_LOCATION:
