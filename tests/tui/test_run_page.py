@@ -7,8 +7,10 @@ import re
 import socket
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
+from textual.widget import Widget
 
 from spbench.engine import background
 from spbench.errors import UsageError
@@ -19,6 +21,7 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
+from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.overview import HostMap
@@ -513,6 +516,28 @@ async def test_wide_screen_has_charts_instead_of_empty_panes(open_run):
         await run.wait_until(lambda: run.histogram.id == "left-histogram")
         findings = run.page.query_one("#findings-pane")
         await run.wait_until(lambda: findings.size.height <= 8)
+
+
+async def test_updates_cause_no_layout_of_the_page(open_run, monkeypatch):
+    async with open_run((200, 60), make_ended_run()) as run:
+        await run.wait_for_texts("■ ended")
+        presenter = run.page.presenter
+        await run.wait_until(lambda: presenter._settled)
+        layouts = []
+        refresh = Widget.refresh
+
+        def count_layouts(self, *regions, layout=False, **options):
+            if layout:
+                layouts.append(self)
+            return refresh(self, *regions, layout=layout, **options)
+
+        monkeypatch.setattr(Widget, "refresh", count_layouts)
+        presenter.update_all()
+        presenter.update_all()
+        findings = run.page.query_one("#findings", FindingsPanel)
+        last = findings._shown[-1]
+        findings.show([*findings._shown[:-1], replace(last, message=last.message[:-1] + "!")])
+        assert layouts == []
 
 
 @pytest.mark.parametrize("size", SIZES)

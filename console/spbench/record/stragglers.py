@@ -158,7 +158,13 @@ def find_waiting_ranks(
 def count_compared_samples(case: CaseState) -> int:
     """Return the number of times of the rank with the fewest; 0 without times."""
     samples = case.measured.samples.get("time_ms", {}).values()
-    return min((sum(map(len, repeats.values())) for repeats in samples), default=0)
+    return min(map(_count_values, samples), default=0)
+
+
+def _count_values(repeats: Mapping[int, Sequence[float]]) -> int:
+    if len(repeats) == 1:  # faster, which matters for thousands of ranks
+        return len(*repeats.values())
+    return sum(map(len, repeats.values()))
 
 
 def has_enough_samples(case: CaseState) -> bool:

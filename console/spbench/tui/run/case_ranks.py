@@ -33,6 +33,7 @@ class LiveRanks(RankSource):
         self._feed = feed
         self._rows = feed.rows
         self._state = feed.state
+        self._has_run_ended = False
         self._compared_skews: Mapping[int, float] = {}
         self._compared_status: CaseStatus | None = None
         self._slow_ranks: frozenset[int] = frozenset()
@@ -40,6 +41,26 @@ class LiveRanks(RankSource):
     @property
     def case(self) -> CaseState | None:
         return self._rows.case
+
+    def update(self) -> None:
+        """Find slow ranks, and update a part of the cached rows."""
+        # It has also ended if its controller was killed.
+        self._has_run_ended = self._feed.status is not RunStatus.RUNNING
+        self._find_slow_ranks()
+        super().update()
+
+    def _find_slow_ranks(self) -> None:
+        skews = self._rows.skews()
+        case = self.case
+        status = None if case is None else case.status
+        # The skews are another object after each new time of a rank.
+        if skews is self._compared_skews and status is self._compared_status:
+            return
+        self._compared_skews = skews
+        self._compared_status = status
+        self._slow_ranks = frozenset()
+        if case is not None:
+            self._slow_ranks = find_slow_ranks(case, self._rows.times(), skews)
 
     def coordinate_names(self) -> tuple[CoordinateName, ...]:
         return self._rows.coordinate_names()
@@ -49,7 +70,7 @@ class LiveRanks(RankSource):
 
     def stamp(self, rank: int) -> Hashable:
         version = self._rows.version(rank) if rank in self._state.ranks else 0
-        return version, self._has_run_ended, rank in self.slow_ranks()
+        return version, self._has_run_ended, rank in self._slow_ranks
 
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for ranks of the previous job.
@@ -58,11 +79,6 @@ class LiveRanks(RankSource):
             return replace(row, phase=RankPhase.UNFINISHED, activity=RankPhase.UNFINISHED.value)
         return row
 
-    @property
-    def _has_run_ended(self) -> bool:
-        """Whether the run has ended, or its controller was killed."""
-        return self._feed.status is not RunStatus.RUNNING
-
     def medians(self) -> Mapping[int, float]:
         return self._rows.medians()
 
@@ -70,15 +86,6 @@ class LiveRanks(RankSource):
         return self._rows.skews()
 
     def slow_ranks(self) -> Collection[int]:
-        skews = self._rows.skews()
-        status = None if self.case is None else self.case.status
-        # The skews are another object after each new time of a rank.
-        if skews is not self._compared_skews or status is not self._compared_status:
-            self._compared_skews = skews
-            self._compared_status = status
-            self._slow_ranks = frozenset()
-            if self.case is not None:
-                self._slow_ranks = find_slow_ranks(self.case, self._rows.times(), skews)
         return self._slow_ranks
 
     def describe_slowness(self) -> str:

@@ -103,7 +103,7 @@ class RunFindings:
     findings, which another version of spbench may have written.
 
     Attributes:
-        report_note: Where the report of a run that has ended is; None until it was found.
+        report_note: The place of the report of an ended run; None until it was found.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -287,9 +287,8 @@ class FindingsPanel(VerticalScroll):
     """The findings, one below the other."""
 
     HELP = """\
-What there is to say of the run: who lags behind and for how long, which checks failed on which
-ranks with the largest error and where, why cases did not pass, and what the run has found.
-y copies it all; up and down scroll."""
+The findings of the run: slow ranks and for how long, failed checks with their ranks and the largest
+error, why cases did not pass, and findings of the run itself. y copies all; up and down scroll."""
     DEFAULT_CSS = """
     FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
     FindingsPanel Static { height: auto; }
@@ -315,7 +314,11 @@ y copies it all; up and down scroll."""
             return
         self._shown = findings
         text = Content("\n").join(finding.content() for finding in findings)
-        self._text.update(text or Content.assemble(("no problems found so far", MUTED)))
+        content = text or Content.assemble(("no problems found so far", MUTED))
+        (width, height) = self._text.size
+        # A layout of the page takes longer than all other updates of the findings.
+        has_other_height = not width or content.get_height({}, width) != height
+        self._text.update(content, layout=has_other_height)
 
 
 def _classify(message: str) -> FindingKind:

@@ -104,11 +104,9 @@ def fit_left(body: Container, height: int, *, is_short: bool) -> None:
     """Share the lines below the cases, or give all to the findings of a short screen."""
     findings = body.query_one("#findings-pane")
     histogram = body.query_one("#left-histogram-pane")
-    findings.styles.height = "1fr"
-    if body.screen.maximized is not None:
-        return
-    if is_short:
-        histogram.display = False
+    if body.screen.maximized is not None or is_short:
+        findings.styles.height = "1fr"
+        histogram.display = histogram.display and not is_short
         return
     above = (pane for pane in body.query("#cases-pane, #previous-pane") if pane.display)
     taken_lines = sum(int(pane.styles.height.value) for pane in above if pane.styles.height)
@@ -118,8 +116,8 @@ def fit_left(body: Container, height: int, *, is_short: bool) -> None:
         findings=body.query_one("#findings", FindingsPanel).text_lines,
         parts=parts.count_lines() if parts.display else 0,
     )
-    if heights.findings is not None:
-        findings.styles.height = heights.findings
+    # Set once: each other height, also for a moment, costs a layout of the page.
+    findings.styles.height = "1fr" if heights.findings is None else heights.findings
     parts.styles.height = heights.parts
     histogram.display = heights.has_histogram
 
