@@ -30,12 +30,12 @@ async def test_command_has_the_rows_that_the_cases_do_not_need(suite, text):
     count = 3 if text == SUITE else 93
     async with app.run_test(size=(160, 48)) as pilot:
         await wait_for_cases(pilot, count)
-        whole = app.screen.query_one(CasesPane).size.height
+        pane_height = app.screen.query_one(CasesPane).size.height
         cases = app.screen.query_one(CasesTable)
-        expected = min(max(count + 3, 7), whole * 60 // 100)
+        expected = min(max(count + 3, 7), pane_height * 60 // 100)
         await wait_until(pilot, lambda: cases.outer_size.height == expected)
         command = app.screen.query_one(CommandPane)
-        assert command.outer_size.height == whole - expected
+        assert command.outer_size.height == pane_height - expected
 
 
 async def test_facts_of_the_selected_case_are_below_its_command(suite, case_estimates):
