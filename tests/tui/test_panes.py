@@ -43,6 +43,6 @@ async def test_headings_separate_panes_without_borders(recorded_folder, size, is
         await wait_until(pilot, lambda: re.search("▸ ✗ failed +stencil", read_screen(app)))
         heading = find_style(app, "efficiency")
         row = find_style(app, "stencil")
-        cursor_free = find_style(app, "fused")
+        cursor_free = find_style(app, "exchange[")
         assert row.bgcolor != cursor_free.bgcolor
         assert (heading.bgcolor != cursor_free.bgcolor) == is_separated

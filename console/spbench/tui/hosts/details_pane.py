@@ -77,7 +77,8 @@ its parts as it answered, and the last runs that were started on it."""
             monitor: The readings if the host is this machine.
             runs: The last runs from it, newest first.
         """
-        self.border_title = Content(f"{host} now" if monitor and host else host or "Host")
+        title = f"Host {host}".rstrip()
+        self.border_title = Content(f"{title} now" if monitor and host else title)
         facts_by_label = [
             *(list_load_facts(monitor.load) if monitor is not None else ()),
             *(list_parts(facts, monitor) if facts is not None else ()),

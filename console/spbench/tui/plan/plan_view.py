@@ -124,7 +124,8 @@ and all-reduces. Layers: the profile. Below: one step."""
                     pane.border_title = "Devices"
                     pane.border_subtitle = "shares of a step; an all-reduce may overlap passes"
                     yield _make_table("devices", DEVICES)
-                with Vertical(classes="pane", id="layers-pane"):
+                with Vertical(classes="pane", id="layers-pane") as pane:
+                    pane.border_title = "Layers"
                     yield _make_table("layers", LAYERS)
                 with Vertical(classes="pane hidden", id="measured") as pane:
                     pane.border_title = "Predicted and measured"
