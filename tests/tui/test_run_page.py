@@ -1370,6 +1370,8 @@ async def test_slow_rank_among_thousands_is_visible(open_run):
         [*make.make_started_run(describe_synthetic_case(np=np), hosts=hosts), *make_samples(times)],
     ) as run:
         await run.wait_until(lambda: len(run.ranks) == np)
+        # Sorting moves the cursor to the rank that is the slowest then.
+        await run.wait_until(lambda: "9.00 ms" in run.row(1234))
         await run.press("o")
         await run.wait_until(lambda: run.ranks[0] == 1234)
         await run.wait_for_texts("x slow", "rank 1234, 4.")
