@@ -19,6 +19,7 @@ from spbench.tui.hosts.host_rows import COLUMNS, HostRows, fit_host_column, make
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.text import TextBlock
 
 
 class HostsPane(FilterPane):
@@ -94,7 +95,7 @@ The findings on the host under the cursor: ✓ present, ! a note, ✗ missing. A
         self.border_title = "Findings"
 
     def compose(self) -> ComposeResult:
-        yield Static("")
+        yield TextBlock("")
 
     def show(
         self,
@@ -118,7 +119,7 @@ The findings on the host under the cursor: ✓ present, ! a note, ✗ missing. A
         lines = [*_render_findings(facts, machine_findings), *_render_differences(queried_facts)]
         if not lines:
             lines = [Content(_explain_empty(host, facts))]
-        self.query_one(Static).update(Content("\n").join(lines))
+        self.query_one(TextBlock).show(Content("\n").join(lines))
 
 
 def _explain_empty(host: str | None, facts: HostFacts | None) -> str:

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
@@ -23,6 +22,7 @@ from spbench.record.number_formatting import NOISY, format_status
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import STATUS_COLOURS
 from spbench.tui.feed import Feed
+from spbench.tui.widgets.text import TextBlock
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 
@@ -297,10 +297,10 @@ error, why cases did not pass, and findings of the run itself. y copies all; up 
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._text = Static("", markup=False)
+        self._text = TextBlock("", markup=False)
         self._shown: list[RunFinding] | None = None
 
-    def compose(self) -> Iterator[Static]:
+    def compose(self) -> Iterator[TextBlock]:
         yield self._text
 
     @property
@@ -315,10 +315,7 @@ error, why cases did not pass, and findings of the run itself. y copies all; up 
         self._shown = findings
         text = Content("\n").join(finding.content() for finding in findings)
         content = text or Content.assemble(("no problems found so far", MUTED))
-        (width, height) = self._text.size
-        # A layout of the page takes longer than all other updates of the findings.
-        has_other_height = not width or content.get_height({}, width) != height
-        self._text.update(content, layout=has_other_height)
+        self._text.show(content)
 
 
 def _classify(message: str) -> FindingKind:

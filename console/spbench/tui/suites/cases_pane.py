@@ -13,13 +13,13 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
-from textual.widgets import Static
 
 from spbench.tui.suites.case_facts import render_case_facts
 from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.text import TextBlock
 
 if TYPE_CHECKING:
     from spbench.engine.commands import JobCommand
@@ -55,7 +55,7 @@ checks and expectations, and the faults that can be planted.
         self.border_title = "Command"
 
     def compose(self) -> ComposeResult:
-        yield Static(NO_CASE, markup=False)
+        yield TextBlock(NO_CASE, markup=False)
 
     def show(
         self,
@@ -80,8 +80,8 @@ checks and expectations, and the faults that can be planted.
         if warning:
             line = Content.styled(f"{EXCESS_SIGN} {warning}\n", "$text-warning")
             content = line + Content.from_rich_text(text)
-        for static in self.query(Static):  # none while the console is being closed
-            static.update(content)
+        for block in self.query(TextBlock):  # none while the console is being closed
+            block.show(content)
 
 
 def _render_command(command: JobCommand) -> Text:

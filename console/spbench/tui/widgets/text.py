@@ -11,11 +11,22 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import Static
 
 from spbench.record.number_formatting import replace_controls
 
 Align = Literal["left", "right"]
 _ELLIPSIS = "…"
+
+
+class TextBlock(Static):
+    """A wrapped text that often changes, but seldom its height."""
+
+    def show(self, content: Content) -> None:
+        """Show a text; only another height causes a layout, which takes longer than the rest."""
+        (width, height) = self.size
+        has_other_height = not width or content.get_height({}, width) != height
+        self.update(content, layout=has_other_height)
 
 
 def cell_width(text: str) -> int:
