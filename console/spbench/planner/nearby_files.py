@@ -15,7 +15,7 @@ from spbench.suites.pipe_files import expand_user_path
 MAX_FILES = 200
 """The most files of a kind that are listed."""
 MAX_CANDIDATES = 1000
-"""The most files that are opened to find out what they are, since all folders are searched."""
+"""The most files that are read to find their kinds, since all folders are searched."""
 _NESTED_FOLDER = "docs/examples"
 """The only folder that is searched below the folders of the folder."""
 _ENDINGS = frozenset({".json", ".txt", ".yaml", ".yml"})

@@ -45,7 +45,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlanDetails:
-    """A plan with its input, one simulated step with its parts, and the memory of its stages."""
+    """A plan with its input, a simulated step and the memory of its stages."""
 
     profile: Profile
     cluster: Cluster

@@ -79,7 +79,7 @@ def _describe_slowness_finders(case: Case) -> str:
 
 
 def _compares_ranks(case: Case) -> bool:
-    """Whether the report of a case can distinguish a slow rank from ranks that wait for it."""
+    """Whether a slow rank of a case differs from the ranks that wait for it."""
     entry = case.entry
     measures_waits = any(metric.waits for metric in entry.list_metrics(dict(case.params)))
     needed_ranks = 3 if entry.measures == "link" else 2  # two ranks have only one link

@@ -1,4 +1,4 @@
-"""Suggestions for unknown keys of a suite, also for words that mean the same as a key."""
+"""Suggestions for unknown keys of a suite, also by meaning."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _YEAR_SHOWN_AFTER_S = 300 * 86400.0
 
 
 def name_readings(subject: str, *, ended: bool) -> str:
-    """Return a title that tells whether readings are live: ``GPUs, now``."""
+    """Return a title with the time of readings: ``GPUs, now``."""
     return f"{subject}, {'at the end' if ended else 'now'}"
 
 

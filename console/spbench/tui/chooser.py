@@ -45,7 +45,7 @@ class Chooser(Modal[str | None]):
     Args:
         title: The question.
         choices: The choices.
-        placeholder: What can be typed.
+        placeholder: A hint on the text to type.
         make_typed_choice: Returns a choice that the typed text names, in addition to those of the
             list; None if the text only searches them.
         text: The text that is typed already.

@@ -115,7 +115,7 @@ class ConsoleContext:
 
     @property
     def has_failed_start(self) -> bool:
-        """Whether the last start failed, and hosts, launcher and environment are still the same."""
+        """Whether the last start failed, with the hosts and launcher of now."""
         settings = (self.launch_choice, self.environment)
         return self.start_failure is not None and settings == self._failed_settings
 

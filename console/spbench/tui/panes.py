@@ -13,7 +13,7 @@ from spbench.tui.widgets.line_table import LineTable
 
 
 class Pane(Vertical):
-    """A frame with a title that can fill the page; on a small screen it has only a title."""
+    """A frame that can fill the page; on a small screen it has only a title."""
 
     ALLOW_MAXIMIZE = True
     DEFAULT_CSS = "Pane.-maximized { height: 1fr; max-height: 100%; }"

@@ -1,4 +1,4 @@
-"""The parts of a step on the devices with the most work, which show what limits it."""
+"""The parts of a step on the devices with the most work, which limit it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and values that a suite allows at a position, for a text that need not be valid.
+"""Keys and values that a suite allows at a position of a text, which may be invalid.
 
 The position is found by indentation, because a text that is being typed is seldom valid YAML.
 """
@@ -32,13 +32,13 @@ class Completion:
 
     Attributes:
         title: The place, such as ``keys of params``.
-        words: The words, each with its help.
+        text_by_word: The words, each with its help.
         typed: The part of a word before the position, which the chosen word replaces.
         suffix: The text after the chosen word.
     """
 
     title: str
-    words: Mapping[str, str]
+    text_by_word: Mapping[str, str]
     typed: str
     suffix: str
 
@@ -51,26 +51,26 @@ class _Section:
 
 
 def complete(lines: Sequence[str], row: int, column: int) -> Completion | None:
-    """Return the words allowed at a position, counted from 0; None if none are known."""
+    """Return the words allowed at a position, counted from 0; None without any."""
     before = lines[row][:column]
     section = _find_section(lines, row, before)
     value = _TYPED_VALUE.search(before)
     if value is not None:
-        words = _list_values(section, value["key"])
-        return _make_completion(f"Values of {value['key']}", words, value["value"], "")
+        text_by_word = _list_values(section, value["key"])
+        return _make_completion(f"Values of {value['key']}", text_by_word, value["value"], "")
     typed_match = _TYPED_WORD.search(before)
     typed = typed_match.group() if typed_match else ""
-    words = {
+    text_by_word = {
         name: text for name, text in _list_keys(section).items() if name not in section.present_keys
     }
-    place = _PLACES.get(section.path, section.path[-1] if section.path else "")
-    return _make_completion(f"Keys of {place}", words, typed, ": ")
+    section_name = _PLACES.get(section.path, section.path[-1] if section.path else "")
+    return _make_completion(f"Keys of {section_name}", text_by_word, typed, ": ")
 
 
 def _make_completion(
-    title: str, words: Mapping[str, str], typed: str, suffix: str
+    title: str, text_by_word: Mapping[str, str], typed: str, suffix: str
 ) -> Completion | None:
-    return Completion(title, words, typed, suffix) if words else None
+    return Completion(title, text_by_word, typed, suffix) if text_by_word else None
 
 
 def _find_section(lines: Sequence[str], row: int, before: str) -> _Section:
@@ -102,7 +102,7 @@ def _measure_indent(text: str) -> int:
 
 
 def _list_siblings(lines: Sequence[str], row: int, indent: int) -> Iterator[str]:
-    """Yield the keys with the same indentation in the same section, without this line's."""
+    """Yield the keys of the same section except that of this line."""
     starts_item = "-" in lines[row][:indent]
     before = () if starts_item else reversed(lines[:row])
     for section_lines, is_before in ((before, True), (lines[row + 1 :], False)):

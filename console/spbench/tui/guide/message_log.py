@@ -65,9 +65,9 @@ class LoggingApp(App[int]):
         """Hide the messages that a new one replaces, before Textual adds it."""
         new = event.notification
         remaining = [toast for toast in self._notifications if not _is_replaced(toast, new)]
-        kept = remaining[-(MAX_TOASTS - 1) :]
+        newest = remaining[-(MAX_TOASTS - 1) :]
         for toast in list(self._notifications):
-            if toast not in kept:
+            if toast not in newest:
                 self._unnotify(toast, refresh=False)
 
     def action_messages(self) -> None:

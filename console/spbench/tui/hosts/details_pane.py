@@ -1,4 +1,4 @@
-"""What is known of one host: its load now, its parts, and the last runs from it."""
+"""The facts about one host: its load now, its parts, and the last runs from it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Fact:
 
 
 class DetailsPane(VerticalScroll, can_focus=True):
-    """What is known of the host under the cursor."""
+    """The facts about the host under the cursor."""
 
     HELP = """\
 The host under the cursor. The load of this machine is read every few seconds while the page is

@@ -24,13 +24,14 @@ _IDLE_COLUMNS = (3, 4)
 """Columns of /proc/stat with the idle time, and the time of waiting for a disk."""
 _NUM_COLUMNS = 8
 """Columns of /proc/stat that add up to all time."""
-_RECEIVED_COLUMN, _SENT_COLUMN = 0, 8
+_RECEIVED_COLUMN = 0
+_SENT_COLUMN = 8
 """Columns of /proc/net/dev after the name of the interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of this machine; the speed is None if the kernel does not report it."""
+    """A network interface of this machine; the speed is None if unknown."""
 
     name: str
     state: str

@@ -1,4 +1,4 @@
-"""Sources of hosts: typed ones, this machine, the command line, and nearby hostfiles."""
+"""Sources of hosts: typed ones, this machine, command line and hostfiles."""
 
 from __future__ import annotations
 

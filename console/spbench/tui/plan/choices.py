@@ -56,7 +56,7 @@ def get_model_to_measure(choice: str) -> str | None:
 
 
 def list_clusters(folder: Path, home: Path) -> list[Choice]:
-    """Return this machine, cluster files, measured links, sizes, presets, and typing one."""
+    """Return clusters: this machine, files, links, sizes, presets, and a typed one."""
     cores_text = format_quantity(count_cores(), "core")
     choices = [Choice(THIS_MACHINE, f"{cores_text} of this machine as devices; F5 can run it")]
     choices += (Choice(name, "a cluster file") for name in find_nearby_files(folder).clusters)

@@ -13,7 +13,7 @@ REMEDY = "→ Correct the field or the file, and press enter. F2 lists profiles 
 
 
 def explain_failure(error: SpbenchError, folder: Path) -> str:
-    """Return the first lines of an error message, and what to do.
+    """Return the first lines of an error message, and the next step.
 
     Args:
         error: The error.

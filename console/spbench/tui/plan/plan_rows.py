@@ -67,7 +67,7 @@ MEASURED = (
 MEMORY_PARTS = ("parameters", "activations", "running pass")
 """The parts of a stage's memory; their first letters are the letters of the bars."""
 _MAX_MEMORY_LINES = 8
-"""The most stages whose parts of memory are listed."""
+"""The most stages that are listed with the parts of their memory."""
 _PASSES = ("forward", "backward", "weights")
 _NEARLY_FULL = 0.9
 """Share of a device's memory from which the value is marked."""
@@ -111,7 +111,7 @@ def _draw_bar(share: float) -> str:
 
 
 def build_device_rows(details: PlanDetails) -> list[FixedRow]:
-    """Return a row for each device: its machine, its stages, and the parts of its step."""
+    """Return a row for each device: machine, stages, and parts of its step."""
     step_s = details.simulation.step_s
     rows = []
     for group in details.plan.stage_groups:
@@ -127,7 +127,7 @@ def build_device_rows(details: PlanDetails) -> list[FixedRow]:
 
 
 def _measure_busy_s(details: PlanDetails, group: tuple[int, ...]) -> tuple[float, float]:
-    """Return the seconds of passes and of all-reduces of the devices with these stages."""
+    """Return the seconds of passes and of all-reduces of devices of these stages."""
     pass_s = sum_s = 0.0
     for span in details.simulation.spans:
         if span.stage in group and span.kind in _PASSES:
@@ -159,7 +159,7 @@ def build_verification_rows(plan: Plan, verification: Verification) -> list[Fixe
 
 
 def build_layer_rows(details: PlanDetails) -> list[FixedRow]:
-    """Return a row for each layer of the profile: its stage, its times and its parameters."""
+    """Return a row for each layer of the profile: stage, times and parameters."""
     stage_by_layer = _find_stages_of_layers(details)
     pass_ms_by_layer = [layer.forward_ms + layer.backward_ms for layer in details.profile.layers]
     longest_ms = max(pass_ms_by_layer, default=0.0) or 1.0
@@ -181,7 +181,7 @@ def build_layer_rows(details: PlanDetails) -> list[FixedRow]:
 
 
 def _find_stages_of_layers(details: PlanDetails) -> list[int | None]:
-    """Return the stage of each layer; None if the states of the plan are not its layers."""
+    """Return the stage of each layer; None if the plan has other states."""
     plan = details.plan
     if plan.state_count != len(details.profile.layers):
         return [None] * len(details.profile.layers)

@@ -23,7 +23,7 @@ _REMEDY = "Plan for this-machine, choose hosts with H, or write the suite with F
 
 @dataclass(frozen=True, slots=True)
 class StartForecast:
-    """What F5 starts, or why it cannot.
+    """The run that F5 starts, or the reason why it cannot.
 
     Attributes:
         text: The number of ranks, and the duration.
@@ -40,7 +40,7 @@ class StartForecast:
 
 
 def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForecast:
-    """Return what the start of a plan does; call it in a thread, since it reads files."""
+    """Return the effect of F5 on a plan; call it in a thread, since it reads files."""
     # Imported here, since the engine takes 0.1 s, for which the page would otherwise wait.
     from spbench.engine.estimate import estimate_plan
     from spbench.engine.plan import Request, plan_suite
@@ -90,7 +90,7 @@ class AwaitedRun:
 
     Attributes:
         path: The suite.
-        is_starting: Whether the run has been requested, but has no folder yet.
+        is_starting: Whether the run was requested, but has no folder so far.
     """
 
     def __init__(self, path: Path, context: ConsoleContext) -> None:
@@ -100,7 +100,7 @@ class AwaitedRun:
         self._feed_at_start: Feed | None = context.feed
 
     def find_outcome(self, plan: Plan) -> Verification | str | None:
-        """Return the measured times, an error message, or None while the run goes on."""
+        """Return the measured times, an error message, or None while the run is running."""
         feed = self._context.feed
         if self.is_starting and self._context.starting_since is None:
             self.is_starting = False

@@ -1,4 +1,4 @@
-"""Work of the Run page outside its event loop: files of a run, and figures of its cases.
+"""Work of the Run page outside its event loop: files and figures of a run.
 
 A file system that hangs, or a case with many ranks, must not stop the console.
 """
@@ -30,7 +30,7 @@ The report is written after the last event, and that of a large run takes a whil
 
 
 class RunLoader:
-    """The background work for one shown run. After `close`, it changes nothing any more.
+    """The background work for one shown run; after `close`, it changes nothing.
 
     Attributes:
         can_rerun: Whether the suite of the run exists, so that it can be started again.
@@ -48,7 +48,7 @@ class RunLoader:
         page.run_worker(self._find_suite(), group="suite", exclusive=True)
 
     def close(self) -> None:
-        """Ignore what is still being read, because another run is shown."""
+        """Ignore files that are still being read, because another run is shown."""
         self._is_closed = True
 
     def update(self) -> None:
@@ -140,7 +140,7 @@ def _has_suite(folder: RunFolder, default_cwd: Path) -> bool:
 
 
 def _describe_report(folder: RunFolder) -> str | None:
-    """Return where the report is, with a short path that fits in a line; None without one."""
+    """Return the place of the report in one line; None without a report."""
     report = folder.report
     if not report.exists():
         return None

@@ -59,7 +59,7 @@ def _list_param_texts(case: Case) -> Iterator[Text]:
         param = case.entry.find_param(name)
         is_default = param is None or value is None or value == param.default
         label = "auto" if value is None else format_label(value)
-        if isinstance(value, Mapping):  # an environment, whose values may be credentials
+        if isinstance(value, Mapping):  # an environment; its values may be credentials
             label = ", ".join(value)
         # A name and its value stay on one line.
         name_text = Text().append(f"{name}\N{NO-BREAK SPACE}", _QUIET)

@@ -64,7 +64,7 @@ checks and expectations, and the faults that can be planted.
         warning: str = "",
         facts: Text | None = None,
     ) -> None:
-        """Show the command of a case, or why there is none, between a warning and its facts."""
+        """Show the command of a case or why it has none, with a warning and facts."""
         if isinstance(command, str):
             self.command_line = ""
             self.reason = command

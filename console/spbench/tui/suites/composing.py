@@ -36,7 +36,7 @@ from spbench_core.catalog.benchmark import Benchmark
 
 
 class CaseComposer:
-    """Dialogs that change the head or the cases of a text; each method runs in a worker.
+    """Dialogs that change the head or the cases of a text, called in workers.
 
     Args:
         pane: The pane with the text.

@@ -183,7 +183,7 @@ Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         if completion is None:
             self.app.notify("no keys or values are known at the cursor", timeout=4)
             return
-        choices = [Choice(name, text) for name, text in completion.words.items()]
+        choices = [Choice(name, text) for name, text in completion.text_by_word.items()]
         chooser = Chooser(completion.title, choices, text=completion.typed)
         word = await self.app.push_screen_wait(chooser)
         if word is not None:

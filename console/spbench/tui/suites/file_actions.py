@@ -167,7 +167,7 @@ class FileActions:
             self._update_files()
 
     async def reload_rewritten(self) -> None:
-        """Read the open file again if another page has written it and the text has no changes."""
+        """Read the open file again if another page wrote it and the text is unchanged."""
         await self._page.wait_until_mounted()
         document = self._pane.document
         rewritten = self._page.context.rewritten_suites

@@ -17,7 +17,7 @@ _STYLES_BY_START = {"+": "$text-success", "-": "$text-error", "@": "$text-muted"
 
 
 class OverwriteDialog(Confirm):
-    """A question with the difference between the file on disk and the text of the editor.
+    """A question with the difference between a file and the editor's text.
 
     Args:
         question: The question.

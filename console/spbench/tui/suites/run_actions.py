@@ -42,7 +42,7 @@ class RunActions:
         return self._page.query_one(CasesPane)
 
     async def run_all(self) -> None:
-        """Run the marked cases, or all if none is marked."""
+        """Run the marked cases, or all without marks."""
         if await self._prepare_run():
             await self._start(self._cases_pane.cases.marked)
 

@@ -279,7 +279,7 @@ class TextPane(Vertical):
         return estimate_suite(suite, self._build_request(suite.path))
 
     def find_excess(self, suite: Suite) -> str:
-        """Return a message if a suite has too many ranks for this machine; otherwise empty."""
+        """Return a message if a suite has too many ranks; otherwise empty."""
         return find_suite_excess(suite, self._build_request(suite.path))
 
     def schedule_parse(self, delay: float = PARSE_DELAY) -> None:

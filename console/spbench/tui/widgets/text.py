@@ -23,7 +23,7 @@ class TextBlock(Static):
     """A wrapped text that often changes, but seldom its height."""
 
     def show(self, content: Content) -> None:
-        """Show a text; only another height causes a layout, which takes longer than the rest."""
+        """Show a text; only another height causes a layout of the page."""
         (width, height) = self.size
         has_other_height = not width or content.get_height({}, width) != height
         self.update(content, layout=has_other_height)

@@ -25,7 +25,7 @@ cases:
 """
 
 
-def complete_at(mark, typed=""):
+def complete_mark(mark, typed=""):
     text = TEXT.replace(f"|{mark}", f"{typed}\0")
     for other in "DCPVBFT":
         text = text.replace(f"|{other}", "")
@@ -51,13 +51,13 @@ def complete_at(mark, typed=""):
     ],
 )
 def test_lists_the_words_of_the_section(mark, present, absent, suffix):
-    completion = complete_at(mark)
-    assert present in completion.words
-    assert absent not in completion.words
+    completion = complete_mark(mark)
+    assert present in completion.text_by_word
+    assert absent not in completion.text_by_word
     assert completion.suffix == suffix
 
 
 def test_replaces_the_typed_part_of_a_word():
-    assert complete_at("P", "hal").typed == "hal"
-    assert complete_at("B", "link.p").typed == "link.p"
-    assert complete_at("C", "matrix: 3 ") is not None
+    assert complete_mark("P", "hal").typed == "hal"
+    assert complete_mark("B", "link.p").typed == "link.p"
+    assert complete_mark("C", "matrix: 3 ") is not None
