@@ -44,6 +44,16 @@ async def test_few_hosts_have_a_column_and_a_ratio_for_each_case(count):
     assert "links" not in "".join(lines)
 
 
+async def test_legend_has_the_colours_of_the_cells():
+    app = MapApp()
+    async with app.run_test(size=(60, 10)):
+        chart = app.query_one(HostMap)
+        chart.show(["x", "y"], {"a": {"x": 1.0, "y": 2.47}}, "a")
+        cells = {segment.text.strip()[-1:]: segment.style for segment in chart.render_line(1)}
+        legend = {segment.text.strip(): segment.style for segment in chart.render_line(2)}
+    assert [legend[glyph].color for glyph in "░█"] == [cells[glyph].color for glyph in "░█"]
+
+
 async def test_many_hosts_have_one_cell_each():
     hosts = [f"node{number:03}" for number in range(512)]
     ratios = dict.fromkeys(hosts, 1.0) | {"node300": 1.5}

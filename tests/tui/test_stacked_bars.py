@@ -41,7 +41,8 @@ ROWS = (
 )
 
 
-async def test_parts_have_letters_and_large_parts_percentages():
+async def test_parts_have_letters_without_colours(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
     assert await render_lines(make_bars(NAMES, *ROWS), 48) == [
         "all     rrrrrrr 50 % rrrrrrrss 25 % sshhhh······",
         "rank 1  rrrr····································",
@@ -59,15 +60,30 @@ async def test_legend_wraps_in_a_narrow_widget():
     ]
 
 
+async def test_parts_are_blocks_of_the_colour_in_the_legend():
+    chart = make_bars(NAMES, ROWS[0])
+    async with BarsApp(chart).run_test(size=(48, 20)) as pilot:
+        await pilot.pause()
+        _, block, *_ = chart.render_line(0)
+        mark, name, *_ = chart.render_line(1)
+    assert block.text.strip() == "50 %"
+    assert block.style.reverse
+    assert (mark.text, name.text.strip()) == ("■", "run")
+    assert mark.style.color == block.style.color
+    assert not mark.style.reverse
+
+
 async def test_repeated_colour_is_hollow():
     chart = make_bars(NAMES, ROWS[0])
     async with BarsApp(chart).run_test(size=(48, 20)) as pilot:
         await pilot.pause()
         segments = list(chart.render_line(0))
-        reverse = {segment.text.strip()[:1]: bool(segment.style.reverse) for segment in segments}
-        colours = {segment.text.strip()[:1]: segment.style.color for segment in segments}
-    assert reverse == {"a": False, "r": True, "s": True, "h": False, "·": False}
-    assert colours["r"] == colours["h"] != colours["s"]
+    _, run, send, hollow, rest = segments
+    assert [bool(segment.style.reverse) for segment in (run, send, hollow, rest)] == [
+        *(True, True, False, False)
+    ]
+    assert set(hollow.text) == {"h"}
+    assert run.style.color == hollow.style.color != send.style.color
 
 
 def test_letters_are_unique():

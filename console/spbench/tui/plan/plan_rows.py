@@ -17,7 +17,7 @@ from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.record.number_formatting import fold_numbers, format_percent, format_time
 from spbench.tui.widgets.fixed_rows import FixedRow, get_text
-from spbench.tui.widgets.stacked_bars import Bar, assign_letters
+from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 _BAR_WIDTH = 20
@@ -65,7 +65,7 @@ MEASURED = (
     Column("error", "error", 9, "right"),
 )
 MEMORY_PARTS = ("parameters", "activations", "running pass")
-"""The parts of a stage's memory; their first letters are the letters of the bars."""
+"""The parts of a stage's memory."""
 _MAX_MEMORY_LINES = 8
 """The most stages that are listed with the parts of their memory."""
 _PASSES = ("forward", "backward", "weights")
@@ -206,13 +206,12 @@ def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
 
 
 def describe_memory_parts(details: PlanDetails) -> list[str]:
-    """Return the bytes of each part, by its letter, of the memory of the first stages."""
-    letters = assign_letters(MEMORY_PARTS)
+    """Return the bytes of each part of the memory of the first stages."""
     lines = [
         f"stage {index}: "
         + ", ".join(
-            f"{letter} {format_memory(part)}"
-            for letter, part in zip(letters, _list_parts(memory), strict=True)
+            f"{name} {format_memory(part)}"
+            for name, part in zip(MEMORY_PARTS, _list_parts(memory), strict=True)
         )
         for index, memory in enumerate(details.memory[:_MAX_MEMORY_LINES])
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spbench.record.number_formatting import format_factor
+from spbench.tui.widgets.dots import Piece
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 _STEPS = "░▒▓█"
@@ -13,6 +14,8 @@ _FAILED = "✗"
 _UNKNOWN = "·"
 _FAILED_ASCII = "!"
 _UNKNOWN_ASCII = "."
+_SLOWNESS_WORDS = ("normal", "a bit slow", "slow", "very slow", "none")
+_LEGEND_GAP = "  "
 
 
 def render_sparkline(values: Iterable[float], width: int, maximum: float | None = None) -> str:
@@ -64,12 +67,23 @@ def choose_slowness_mark(
     return (_STEPS_ASCII if ascii else _STEPS)[step], f"step-{step}"
 
 
-def describe_slowness_marks(*, ascii: bool = False) -> str:
-    """Return the legend of the glyphs of `choose_slowness_mark`."""
+def render_slowness_legend(width: int, *, ascii: bool = False) -> list[Piece]:
+    """Return the glyphs of `choose_slowness_mark` in their colours, each with its word.
+
+    Glyphs that do not fit into the width are left out.
+    """
     steps = _STEPS_ASCII if ascii else _STEPS
-    words = ("normal", "a bit slow", "slow", "very slow")
-    marks = [f"{glyph} {word}" for glyph, word in zip(steps, words, strict=True)]
-    return "  ".join([*marks, f"{_UNKNOWN_ASCII if ascii else _UNKNOWN} none"])
+    marks = [(glyph, f"step-{step}") for step, glyph in enumerate(steps)]
+    marks.append((_UNKNOWN_ASCII if ascii else _UNKNOWN, "none"))
+    pieces: list[Piece] = []
+    used_width = 0
+    for (glyph, style), word in zip(marks, _SLOWNESS_WORDS, strict=True):
+        gap = _LEGEND_GAP if pieces else ""
+        used_width += len(gap) + len(f"{glyph} {word}")
+        if used_width > width:
+            break
+        pieces += [(gap, "text"), (glyph, style), (f" {word}", "text")]
+    return pieces
 
 
 def format_ratio(ratio: float) -> str:

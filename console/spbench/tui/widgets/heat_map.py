@@ -174,7 +174,7 @@ class HeatMap(Chart):
         """Return column labels, rows and summary; below three lines only the summary."""
         if self._median is None:
             return [[(join_fitting(["nothing measured"], width), "none")]]
-        summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]
+        summary = self._render_summary(width)
         if height < 3:
             return [summary]
         frame = self._compute_frame(width, height)
@@ -235,6 +235,10 @@ class HeatMap(Chart):
         if self._better == "none" or better <= 0:
             return 1.0
         return worse / better
+
+    def _render_summary(self, width: int) -> list[Piece]:
+        """Return the line below the cells."""
+        return [(join_fitting(self._summarize(), width), "text")]
 
     def _summarize(self) -> list[str]:
         if self.cursor is None:

@@ -1,4 +1,4 @@
-"""Horizontal bars of shares: each part has a letter and a colour."""
+"""Horizontal bars of shares: each part has a colour, or a letter if colours do not suffice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.text import cell_width, fit
 
 REST_GLYPH = "·"
+_LEGEND_GLYPH = "■"
 _ASCII_REST = "."
 _MAX_LABEL_SHARE = 0.4
 """Largest share of a line that labels may take."""
@@ -31,8 +32,8 @@ class Bar:
 class StackedBars(Chart, can_focus=False):
     """Bars with the same parts, a dotted remainder, and percentages in wide parts.
 
-    If there are more parts than colours, the further parts are hollow, so that two parts with the
-    same colour differ.
+    If there are more parts than colours, the further parts are of letters instead of a solid
+    colour, so that two parts with the same colour differ. Without colours all have letters.
     """
 
     _names: Sequence[str] = ()
@@ -82,21 +83,32 @@ class StackedBars(Chart, can_focus=False):
         # Rounding the ends, not the widths, keeps rounding errors from adding up.
         ends = [round(width * end / total) for end in accumulate(bar.parts, initial=0.0)]
         for part, (start, end) in enumerate(pairwise(ends)):
-            text = _fill_part(self._letters[part], bar.parts[part], end - start)
+            fill = self._letters[part] if self._needs_letter(part) else " "
+            text = _fill_part(fill, bar.parts[part], end - start)
             yield text, _choose_style(part)
         yield (_ASCII_REST if self.ascii else REST_GLYPH) * (width - ends[-1]), "none"
+
+    def _needs_letter(self, part: int) -> bool:
+        """Return whether the colour of a part does not distinguish it."""
+        return part >= SERIES_COLOURS or self.ascii or self.app.no_color
+
+    def _choose_legend(self, part: int) -> Piece:
+        """Return the sign of a part in the legend, in the colour of the bars."""
+        if self._needs_letter(part):
+            return self._letters[part], _choose_style(part)
+        return _LEGEND_GLYPH, f"series-{part}"
 
     def _render_legend(self, width: int) -> list[list[Piece]]:
         """Return the lines that name the parts of the bars and the remainder."""
         remainder = _ASCII_REST if self.ascii else REST_GLYPH
         used_parts = [
-            (letter, name, _choose_style(part))
-            for part, (letter, name) in enumerate(zip(self._letters, self._names, strict=True))
+            (*self._choose_legend(part), name)
+            for part, name in enumerate(self._names)
             if any(bar.parts[part] > 0 for bar in self._bars)
         ]
         lines: list[list[Piece]] = []
         available_width = 0
-        for glyph, name, style in (*used_parts, (remainder, self._remainder, "none")):
+        for glyph, style, name in (*used_parts, (remainder, "none", self._remainder)):
             label_width = 2 + cell_width(name) + _GAP
             if label_width - _GAP > available_width or not lines:
                 lines.append([])
@@ -119,7 +131,7 @@ def _choose_style(part: int) -> str:
     return f"series-{part % SERIES_COLOURS}" + (" filled" if part < SERIES_COLOURS else "")
 
 
-def _fill_part(letter: str, share: float, width: int) -> str:
-    """Return ``width`` letters, with the percentage in the middle if it fits."""
+def _fill_part(fill: str, share: float, width: int) -> str:
+    """Return ``width`` cells of a character, with the percentage in the middle if it fits."""
     percentage = f" {100 * share:.0f} % "
-    return (percentage if width >= len(percentage) + 2 else "").center(width, letter)
+    return (percentage if width >= len(percentage) + 2 else "").center(width, fill)

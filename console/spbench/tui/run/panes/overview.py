@@ -19,13 +19,14 @@ from spbench.tui.cells import PRELIMINARY, format_time_cell
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.panes.charts import BarGroup
+from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fixed_rows import FixedRows
-from spbench.tui.widgets.glyphs import describe_slowness_marks
+from spbench.tui.widgets.glyphs import render_slowness_legend
 from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench.tui.widgets.text import cell_width, fit
+from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
 MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
@@ -126,12 +127,16 @@ class HostMap(HeatMap):
         labels = "".join(f"{fit(host, width, 'right')} " for host in self._columns)
         return [(" " * frame.label_width + labels, "axis")]
 
-    def _summarize(self) -> list[str]:
+    def _render_summary(self, width: int) -> list[Piece]:
         if self.cursor is None:
-            return [describe_slowness_marks(ascii=self.ascii)]
-        row, column = divmod(self.cursor, len(self._columns))
+            return render_slowness_legend(width, ascii=self.ascii)
+        return [(join_fitting(self._describe_cell(self.cursor), width), "text")]
+
+    def _describe_cell(self, stop: int) -> list[str]:
+        """Return the value of a cell in words."""
+        row, column = divmod(stop, len(self._columns))
         case = self._shown_case if self._is_grid else self._rows[row]
-        index = self.cursor if self._is_grid else column
+        index = stop if self._is_grid else column
         if index >= len(self._hosts):
             return ["no host"]
         ratio = self._values[row][column]
