@@ -371,7 +371,16 @@ async def test_compares_with_the_previous_run_by_default(tmp_path, home):
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
         assert app.screen._case.id == "made[width=2,mode=a]"
         await pilot.press("escape", "shift+tab", "end")
-        await wait_until(pilot, lambda: "No earlier run has ended" in read_screen(app))
+        await wait_until(pilot, lambda: "No earlier run of made-up; mark" in read_screen(app))
+
+
+async def test_compares_with_no_run_of_another_suite(tmp_path, home):
+    record_synthetic_run(home, 4, 1.0, suite="other")
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_until(pilot, lambda: "No earlier run of other; mark one" in read_screen(app))
 
 
 @pytest.mark.long

@@ -173,7 +173,7 @@ async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):
         await wait_for_comparison(pilot, "20010101", "20010102")
         shutil.rmtree(home / "runs" / "20010101-083000-made-up")
         await wait_until(pilot, lambda: page._pane.marked is None)
-        await wait_until(pilot, lambda: "No earlier run has ended" in read_screen(app))
+        await wait_until(pilot, lambda: "No earlier run of made-up; mark" in read_screen(app))
 
 
 async def test_run_compared_with_itself_is_explained(tmp_path, home):
@@ -220,7 +220,7 @@ async def test_run_that_shares_no_case_with_earlier_ones_is_explained(tmp_path, 
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await pilot.press("c")
-        await wait_until(pilot, lambda: "No earlier run has a case of this run" in read_screen(app))
+        await wait_until(pilot, lambda: "No earlier run of made-up has a case" in read_screen(app))
 
 
 async def test_change_of_the_metrics_keeps_case_and_metric(tmp_path, home):

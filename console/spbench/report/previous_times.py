@@ -142,6 +142,20 @@ def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSu
     return [other for other in older_runs if other.status != RunStatus.RUNNING]
 
 
+def list_runs_of_suite(runs: Iterable[RunSummary], run: RunSummary) -> list[RunSummary]:
+    """Return the runs with the suite of a run: its name and, if both are known, its file.
+
+    Only the names of the files count, since the same file may be given by several paths.
+    """
+    file_name = Path(run.file).name if run.file else ""
+    return [
+        other
+        for other in runs
+        if other.suite == run.suite
+        and (not file_name or not other.file or Path(other.file).name == file_name)
+    ]
+
+
 def _load_case_ids(run: RunSummary, load: Callable[[RunFolder], RecordedRun]) -> Collection[str]:
     try:
         return load(run.folder).cases.keys()

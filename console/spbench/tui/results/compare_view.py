@@ -50,6 +50,7 @@ _STYLES = {
     OutcomeLabel.BROKEN: "failed",
     OutcomeLabel.BETTER: "passed",
     OutcomeLabel.SAME: "muted",
+    OutcomeLabel.CANCELLED: "muted",
     OutcomeLabel.NOT_JUDGED: "accent",
 }
 _LABELS = list(OutcomeLabel)
@@ -158,10 +159,10 @@ class CompareView(Vertical):
     """The ratio of the times of each case, and which run is better."""
 
     HELP: ClassVar[str] = """\
-Two runs side by side. Run a is the marked run (space), else the newest earlier run that shares
-cases, of the same suite if there is one. Run b is the run under the cursor. There is one row for
-each case: its time (slowest rank, median over iterations), the ratio b/a, and the 95 % interval of
-the ratio. A shows all metrics.
+Two runs side by side. Run a is the marked run (space), else the newest earlier run of the same
+suite that shares cases. Run b is the run under the cursor. There is one row for each case: its time
+(slowest rank, median over iterations), the ratio b/a, and the 95 % interval of the ratio. A shows
+all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged
 together; a launch is one repeat of a case. Same means that a difference of more than 10 % is
 excluded. On a large screen, the chart has the times of both runs of the case under the cursor;
