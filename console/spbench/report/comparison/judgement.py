@@ -38,6 +38,7 @@ def _judge_pair(pair: CasePair) -> CaseJudgement:
         return CaseJudgement(pair.id, JudgementKind.JUDGED, outcome)
     row = pair.headline
     reason = "its time was not measured" if row is None else row.reason
+    reason = pair.cancelled or reason
     return CaseJudgement(pair.id, JudgementKind.UNJUDGED, reason=reason)
 
 
@@ -61,7 +62,8 @@ def _selects_cases(run: RecordedRun) -> bool:
 def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
     """Return the reason why a case of run b is broken; None if it is not.
 
-    A case is broken if it failed, lost a check, or has no result.
+    A case is broken if it failed, lost a check, or has no result. One that the user cancelled is
+    not: that says nothing about it.
 
     Args:
         a: The same case in run a; None if run a does not have it.
@@ -69,8 +71,12 @@ def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
     """
     if not b.status.is_final:
         return None
-    if reason := explain_unfit(b):
+    if reason := _find_failed_check(b):
         return reason
+    if b.status == CaseStatus.CANCELLED:
+        return None
+    if not b.status.is_measured:
+        return b.status
     # If only a planted fault made it fail, its checks and expectations passed, and its times are
     # results.
     if b.status != CaseStatus.PASSED and not blames_fault(b.reason):
@@ -87,7 +93,11 @@ def explain_unfit(case: CasePart) -> str | None:
 
     The numbers of a case with a failed expectation are results.
     """
-    failed_checks = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
-    if failed_checks:
-        return f"check {failed_checks[0]} failed"
+    if reason := _find_failed_check(case):
+        return reason
     return None if case.status.is_measured else case.status
+
+
+def _find_failed_check(case: CasePart) -> str | None:
+    failed_checks = [check.name for check in case.checks if check.status == CheckOutcome.FAILED]
+    return f"check {failed_checks[0]} failed" if failed_checks else None

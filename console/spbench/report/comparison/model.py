@@ -130,6 +130,16 @@ class CasePair:
         return next((row for row in self.rows if row.metric == HEADLINE), None)
 
     @property
+    def cancelled(self) -> str:
+        """``cancelled in b`` if the user stopped it there; empty if in neither run."""
+        runs = [
+            name
+            for name, status in (("a", self.status_a), ("b", self.status_b))
+            if status == CaseStatus.CANCELLED
+        ]
+        return f"cancelled in {' and '.join(runs)}" if runs else ""
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """The remarks on each row: statuses other than passed, and differences."""
         if self.status_a == self.status_b == CaseStatus.PASSED:

@@ -29,6 +29,7 @@ class OutcomeLabel(StrEnum):
     SAME = "= same"
     NOT_JUDGED = "? not judged"
     BROKEN = "✗ broken"
+    CANCELLED = "- cancelled"
 
     @property
     def style(self) -> str:
@@ -48,6 +49,7 @@ _LABELS: Mapping[Outcome | None, OutcomeLabel] = {
 }
 DIFFERENT = (OutcomeLabel.WORSE, OutcomeLabel.BETTER, OutcomeLabel.BROKEN)
 """The labels of cases that a gate always lists."""
+_WITHOUT_RESULT = (OutcomeLabel.BROKEN, OutcomeLabel.CANCELLED)
 _ORDER = {OutcomeLabel.BROKEN: 0, OutcomeLabel.WORSE: 0, OutcomeLabel.BETTER: 1}
 _LAST = 2
 _A = TextColumn("a", right=True)
@@ -177,20 +179,24 @@ def _get_sort_position(row: ComparedRow) -> int:
 
 
 def _label_cases(comparison: RunComparison) -> dict[str, OutcomeLabel]:
-    labels = {judgement.case: _label_case(judgement) for judgement in comparison.judgements}
-    return {pair.id: labels.get(pair.id, OutcomeLabel.NOT_JUDGED) for pair in comparison.cases}
+    judgements = {judgement.case: judgement for judgement in comparison.judgements}
+    return {pair.id: _label_case(pair, judgements.get(pair.id)) for pair in comparison.cases}
 
 
-def _label_case(judgement: CaseJudgement) -> OutcomeLabel:
-    if judgement.judgement is JudgementKind.BROKEN:
+def _label_case(pair: CasePair, judgement: CaseJudgement | None) -> OutcomeLabel:
+    if judgement is not None and judgement.judgement is JudgementKind.BROKEN:
         return OutcomeLabel.BROKEN
+    if pair.cancelled:
+        return OutcomeLabel.CANCELLED
+    if judgement is None:
+        return OutcomeLabel.NOT_JUDGED
     return _LABELS.get(judgement.outcome, OutcomeLabel.NOT_JUDGED)
 
 
 def _label_metric(row: MetricRow, case_label: OutcomeLabel) -> OutcomeLabel | None:
-    """Return the label of a metric; None if it is not judged or its case is broken."""
+    """Return the label of a metric; None if it is not judged or its case has no result."""
     if row.metric == HEADLINE:
         return case_label
-    if row.better == "none" or case_label is OutcomeLabel.BROKEN:
+    if row.better == "none" or case_label in _WITHOUT_RESULT:
         return None
     return _LABELS.get(row.outcome, OutcomeLabel.NOT_JUDGED)

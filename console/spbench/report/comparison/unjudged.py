@@ -76,6 +76,8 @@ def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]
         if pair is None:
             only_run = "a" if case.case in comparison.only_a else "b"
             reason = _Reason(f"only in {only_run}", ("Run the same cases on both sides.",))
+        elif pair.cancelled:
+            reason = _Reason(pair.cancelled)
         elif pair.headline is None:
             reason = _Reason("time not measured")
         else:

@@ -8,6 +8,7 @@ import pytest
 from spbench.report.comparison.compare import TOLERANCE, compare
 from spbench.report.comparison.model import Outcome
 from spbench.report.comparison.notes import comparison_notes
+from spbench.report.comparison.rows import OutcomeLabel, case_rows
 from spbench.report.model import LaunchPart
 from spbench_core.events.statuses import CaseStatus
 from support.sample_runs import make_case, make_failed_check, make_metric, make_run
@@ -471,7 +472,6 @@ def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason, messages
         ({"status": "failed", "reason": "time_ms is above 1"}, "time_ms is above 1"),
         ({"status": "error"}, "error"),
         ({"status": "timeout"}, "timeout"),
-        ({"status": "cancelled"}, "cancelled"),
         ({"status": "skipped"}, "skipped"),
         ({"checks": []}, "check halo is missing"),
     ],
@@ -482,6 +482,19 @@ def test_case_that_failed_or_lost_a_check_is_broken(changes, reason):
     later = checked.model_copy(update=changes | {"status": status})
     assert judgements_by_case(compare(make_run(checked), make_run(later))) == {
         "a": ("broken", reason)
+    }
+
+
+def test_case_that_the_user_cancelled_is_not_judged():
+    cancelled = make_case("a", status="cancelled")
+    comparison = compare(make_run(make_case("a")), make_run(cancelled))
+    assert judgements_by_case(comparison) == {"a": ("unjudged", "cancelled in b")}
+    assert [row.label for row in case_rows(comparison)] == [OutcomeLabel.CANCELLED]
+    [note] = [note for note in comparison_notes(comparison) if "cancelled in b" in note]
+    assert note == "Not judged, cancelled in b: a."
+    failed = make_case("a", status="cancelled", checks=[make_failed_check()])
+    assert judgements_by_case(compare(make_run(make_case("a")), make_run(failed))) == {
+        "a": ("broken", "check halo failed")
     }
 
 
