@@ -47,7 +47,7 @@ def wait_for_condition(condition, seconds=30):
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_browser_sends_keys_and_contacts_no_other_host(address, browser, tmp_path, artefacts):
+def test_browser_sends_keys_and_contacts_no_other_host(browser, address, tmp_path, artefacts):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -84,7 +84,7 @@ def test_browser_sends_keys_and_contacts_no_other_host(address, browser, tmp_pat
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_key_bar_is_drawn_and_unsaved_text_keeps_the_page(address, browser, artefacts):
+def test_key_bar_is_drawn_and_unsaved_text_keeps_the_page(browser, address, artefacts):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
