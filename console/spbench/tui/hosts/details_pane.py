@@ -126,7 +126,7 @@ def list_load_facts(load: MachineLoad) -> Iterator[Fact]:
         available_gib = (load.available_bytes or 0) / 2**30
         sizes = f"{format_number(available_gib)} of {format_number(load.total_bytes / 2**30)} GiB"
         yield Fact("memory used", f"{_describe_share(load.memory)}, {sizes} available")
-    for label, history in (("received", load.received), ("sent", load.sent)):
+    for label, history in (("received", load.received_rates), ("sent", load.sent_rates)):
         if history.last:
             bars = render_sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
             yield Fact(label, f"{bars} {format_rate(history.last[-1] / 1e9)}")

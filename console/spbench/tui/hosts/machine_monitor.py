@@ -55,8 +55,8 @@ class MachineLoad:
 
     cpu: LoadHistory = field(default_factory=LoadHistory)
     memory: LoadHistory = field(default_factory=LoadHistory)
-    received: LoadHistory = field(default_factory=LoadHistory)
-    sent: LoadHistory = field(default_factory=LoadHistory)
+    received_rates: LoadHistory = field(default_factory=LoadHistory)
+    sent_rates: LoadHistory = field(default_factory=LoadHistory)
     load_means: Sequence[float] = ()
     total_bytes: int = 0
     available_bytes: int | None = None
@@ -119,18 +119,18 @@ class MachineMonitor:
             self.load.memory.add(max(0.0, 1 - available_bytes / self.load.total_bytes))
 
     def _add_network(self, seconds: float) -> None:
-        received = sent = 0
+        received_bytes = sent_bytes = 0
         for line in read_lines(self._proc / "net/dev"):
             name, _, text = line.partition(":")
             columns = text.split()
             if len(columns) > _SENT_COLUMN and name.strip() != "lo":
-                received += int(columns[_RECEIVED_COLUMN])
-                sent += int(columns[_SENT_COLUMN])
+                received_bytes += int(columns[_RECEIVED_COLUMN])
+                sent_bytes += int(columns[_SENT_COLUMN])
         if self._network_bytes is not None and seconds > 0:
             received_before, sent_before = self._network_bytes
-            self.load.received.add(max(0, received - received_before) / seconds)
-            self.load.sent.add(max(0, sent - sent_before) / seconds)
-        self._network_bytes = received, sent
+            self.load.received_rates.add(max(0, received_bytes - received_before) / seconds)
+            self.load.sent_rates.add(max(0, sent_bytes - sent_before) / seconds)
+        self._network_bytes = received_bytes, sent_bytes
 
 
 def _read_interfaces() -> tuple[Interface, ...]:
