@@ -78,8 +78,8 @@ async def test_repeated_colour_is_hollow():
     async with BarsApp(chart).run_test(size=(48, 20)) as pilot:
         await pilot.pause()
         segments = list(chart.render_line(0))
-    _, run, send, hollow, rest = segments
-    assert [bool(segment.style.reverse) for segment in (run, send, hollow, rest)] == [
+    _, run, send, hollow, remainder = segments
+    assert [bool(segment.style.reverse) for segment in (run, send, hollow, remainder)] == [
         *(True, True, False, False)
     ]
     assert set(hollow.text) == {"h"}

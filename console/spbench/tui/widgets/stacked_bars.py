@@ -1,4 +1,4 @@
-"""Horizontal bars of shares: each part has a colour, or a letter if colours do not suffice."""
+"""Horizontal bars of shares: each part has a colour, or else a letter."""
 
 from __future__ import annotations
 
@@ -132,6 +132,6 @@ def _choose_style(part: int) -> str:
 
 
 def _fill_part(fill: str, share: float, width: int) -> str:
-    """Return ``width`` cells of a character, with the percentage in the middle if it fits."""
+    """Return ``width`` equal cells, with the percentage in the middle if it fits."""
     percentage = f" {100 * share:.0f} % "
     return (percentage if width >= len(percentage) + 2 else "").center(width, fill)
