@@ -1,6 +1,7 @@
 """Charts of the console: text, keys, clicks, and drawing of any data at any size."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from spbench.report.scale import Scale, fit_sample_scale, fit_scale, format_tick
 from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
 from spbench.tui.run.panes.overview import HostMap
-from spbench.tui.widgets.axes import render_labels
+from spbench.tui.widgets.axes import add_row_labels, render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.glyphs import choose_slowness_mark, compute_slowness_step
@@ -702,6 +703,14 @@ async def test_legend_of_the_host_map_has_its_glyphs(ascii):
     assert len(set(marks)) == 5
     assert [mark in "".join(rows) for mark in marks[:4]] == [True] * 4
     assert not ascii or "".join([*rows, legend]).isascii()
+
+
+@pytest.mark.parametrize("rows", [9, 13, 15, 18])
+def test_numbers_of_a_linear_axis_are_equally_far_apart(rows):
+    picture = [[("x", "")]] * rows
+    lines = add_row_labels(Scale(93.0, 211.0), rows, picture, 6)
+    numbered = [row for row, [label, *_] in enumerate(lines) if "┤" in label[0]]
+    assert len({lower - upper for upper, lower in pairwise(numbered)}) == 1
 
 
 def test_wide_range_has_logarithmic_bins():

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from spbench.report.scale import Scale, format_ticks
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.text import cell_width, fit
 
+_MAX_TICKS = 6
+_MIN_DISTANT_ROWS = 7
 _MIN_PICTURE_WIDTH = 12
 """If fewer cells would be left for the picture, it has no numbers at its left."""
 
 
 def _choose_row_labels(scale: Scale, rows: int) -> dict[int, str]:
     """Return the numbers by row from the bottom, at most one for every two rows."""
-    ticks = scale.ticks(max(2, min(6, rows // 2)))
-    if rows == 1:
-        ticks = [scale.high]
+    ticks = [scale.high] if rows == 1 else _choose_ticks(scale, rows)
     return {
         scale.to_index(tick, rows): label
         for tick, label in zip(ticks, format_ticks(ticks, scale.log), strict=True)
     }
+
+
+def _choose_ticks(scale: Scale, rows: int) -> list[float]:
+    """Return ticks that are equally many rows apart, if round values allow it.
+
+    Uneven distances make a linear axis look like another scale.
+    """
+    max_ticks = max(2, min(_MAX_TICKS, rows // 2))
+    candidates = (scale.ticks(count) for count in range(max_ticks, 1, -1))
+    even = (ticks for ticks in candidates if _are_rows_even(scale, ticks, rows))
+    return next(even, scale.ticks(max_ticks))
+
+
+def _are_rows_even(scale: Scale, ticks: Sequence[float], rows: int) -> bool:
+    indexes = [scale.to_index(tick, rows) for tick in ticks]
+    distances = {upper - lower for lower, upper in pairwise(indexes)}
+    # One row more or less is not visible between distant ticks.
+    return len(distances) == 1 or min(distances, default=0) >= _MIN_DISTANT_ROWS
 
 
 def measure_label_width(scale: Scale, rows: int, width: int) -> int:
