@@ -6,8 +6,8 @@ from spbench.tui.widgets.glyphs import render_sparkline
 
 
 def test_sparkline_heights_follow_the_values():
-    assert render_sparkline([0, 1, 2, 4], 6) == "  ▁▃▅█"
-    assert render_sparkline([0.5] * 9, 4, 1.0) == "▅▅▅▅"
+    assert render_sparkline([0, 1, 2, 4], 6) == "  ▁▂▄▇"
+    assert render_sparkline([0.5] * 9, 4, 1.0) == "▄▄▄▄"
     assert render_sparkline([0.0], 1) == "▁"
     assert render_sparkline([], 3) == "   "
 
@@ -19,9 +19,16 @@ def test_row_has_sparkline_and_number_of_each_quantity():
     rows = HostLoadRows(loads)
     host, cpu_cell, memory_cell, received_cell, sent_cell, gpu_cell = rows.cells("node01")
     assert host == "node01"
-    assert cpu_cell.text.endswith("▁█   97 %")
+    assert cpu_cell.text.endswith("▁▇   97 %")
     assert cpu_cell.style == "slow"
     assert memory_cell.text.endswith("50 %")
     assert received_cell.text.endswith("1.50 MB/s")
     assert (sent_cell.text, gpu_cell.text) == ("", "")
     assert rows.sort_value("node01", "cpu") == 0.97
+
+
+def test_hosts_are_sorted_by_name_and_number():
+    loads = HostLoads()
+    for host in ("node10", "node9", "login", "node1"):
+        loads.add(host, {"cpu": 0.1})
+    assert HostLoadRows(loads).keys() == ["login", "node1", "node9", "node10"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from time import monotonic
 
@@ -20,6 +19,7 @@ from spbench.tui.run.panes.charts import (
     compute_case_bars,
     list_metrics,
 )
+from spbench.tui.run.panes.hosts_panel import split_numbers
 from spbench.tui.run.panes.overview import PreviousRows
 from spbench.tui.run.rank_source import RankSource
 from spbench_core.events.statuses import CaseStatus
@@ -114,7 +114,7 @@ class RunSelection:
         count = sum(len(job.ranks) for job in jobs.values())
         if count != self._hosts[0]:  # thousands of ranks take milliseconds
             facts = (rank for job in jobs.values() for rank in job.ranks.values())
-            self._hosts = count, sorted({rank.host for rank in facts}, key=_split_numbers)
+            self._hosts = count, sorted({rank.host for rank in facts}, key=split_numbers)
         return self._hosts[1]
 
     def compute_host_slowness(self) -> dict[str, Mapping[str, float]]:
@@ -174,9 +174,3 @@ def _has_failed_rank(case: CaseState) -> bool:
     """Return whether a rank failed a check, ended in error or was lost."""
     broken = any(rank.status.is_broken for rank in case.measured.ranks.values())
     return broken or not all(case.measured.passed_by_rank.values())
-
-
-def _split_numbers(host: str) -> list[tuple[int, str]]:
-    """Return a sort key of a host, by which numbers are compared by value."""
-    parts = re.split(r"(\d+)", host)
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

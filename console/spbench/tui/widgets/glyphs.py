@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from spbench.record.number_formatting import format_factor
 from spbench.tui.widgets.dots import Piece
 
-BLOCKS = "▁▂▃▄▅▆▇█"
+BLOCKS = "▁▂▃▄▅▆▇"
+"""Bars by height; none fills its cell, so that bars in neighbouring rows stay apart."""
 _STEPS = "░▒▓█"
 _STEPS_ASCII = "-+*#"
 _FAILED = "✗"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -55,8 +56,8 @@ class HostLoadRows:
         self._loads = loads
 
     def keys(self) -> Sequence[Hashable]:
-        """Return the hosts."""
-        return self._loads.hosts()
+        """Return the hosts, sorted by name and number."""
+        return sorted(self._loads.hosts(), key=split_numbers)
 
     def version(self, key: Hashable) -> Hashable:
         """Return the numbers of readings, which change with each reading of the host."""
@@ -81,6 +82,12 @@ class HostLoadRows:
     def search_text(self, key: Hashable) -> str:
         """Return the name of the host."""
         return str(key).lower()
+
+
+def split_numbers(host: str) -> list[tuple[int, str]]:
+    """Return a sort key of a host, by which numbers are compared by value."""
+    parts = re.split(r"(\d+)", host)
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 def _render_load(name: str, history: LoadHistory | None) -> TableCell:
