@@ -127,6 +127,21 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherPipeline:
+    """The fastest pipeline of a search with another number of stages than the plan.
+
+    Attributes:
+        step_s: Seconds of a step.
+        device_counts: The devices of each of its groups, which share each micro-batch.
+        stage_count: Its stages; more than the groups if each has several.
+    """
+
+    step_s: float
+    device_counts: tuple[int, ...]
+    stage_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A parallel plan: the stages and micro-batches of a model on a cluster.
 
@@ -146,6 +161,8 @@ class Plan:
         baselines: Other ways to train the model.
         skips: The route of outputs past stages; None if there are none.
         measured_batches: The batch sizes at which the layers were measured, rising.
+        searched_count: Plans that mode ``best`` looked at; 0 in mode ``hpgo``.
+        other_pipeline: The fastest pipeline among them with another number of stages.
     """
 
     mode: Mode
@@ -163,6 +180,8 @@ class Plan:
     baselines: tuple[Baseline, ...] = ()
     skips: SkipRoute | None = None
     measured_batches: tuple[int, ...] = ()
+    searched_count: int = 0
+    other_pipeline: OtherPipeline | None = None
 
     @property
     def speedup(self) -> float:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from spbench.planner.hpgo.baselines import DP_OVERLAP, DP_PLAIN, GPIPE, STRAIGHT_PIPELINE
 from spbench.planner.output.plan_description import format_memory
-from spbench.planner.plans import Plan
+from spbench.planner.plans import OtherPipeline, Plan
 from spbench.planner.simulation.stage_memory import StageMemory
 from spbench.planner.simulation.step_shares import StepShares
 from spbench.record.number_formatting import format_factor, format_percent
+from spbench_core.number_text import format_quantity
 
 DATA_PARALLELISM = "data parallelism"
 _WAYS = {
@@ -46,14 +47,36 @@ def _compare_with_others(plan: Plan) -> str:
         name = _WAYS.get(baseline.name)
         if name is not None and baseline.step_s is not None and name != way.lower():
             step_s_by_way[name] = min(baseline.step_s, step_s_by_way.get(name, baseline.step_s))
-    if not step_s_by_way:
-        return f"{way} is the only way that is possible on this cluster."
-    is_fastest = min(step_s_by_way.values()) >= (1.0 - _SAME_SHARE) * plan.step_s
+    shortest_s = min(step_s_by_way.values(), default=plan.step_s)
+    is_fastest = plan.searched_count > 0 or (
+        bool(step_s_by_way) and shortest_s >= (1.0 - _SAME_SHARE) * plan.step_s
+    )
     claim = "is the fastest way" if is_fastest else "is the plan of this mode"
+    if plan.searched_count:
+        claim = f"is the fastest of {format_quantity(plan.searched_count, 'plan')} searched"
     comparisons = [
         f"{name} {_compare_steps(step_s, plan.step_s)}" for name, step_s in step_s_by_way.items()
     ]
-    return f"{way} {claim}: {', '.join(comparisons)}."
+    if plan.other_pipeline is not None:
+        other = plan.other_pipeline
+        article = "the best other" if len(plan.stages) > 1 else "the best"
+        comparisons.append(
+            f"{article} pipeline ({_describe_shape(other)})"
+            f" {_compare_steps(other.step_s, plan.step_s)}"
+        )
+    return f"{way} {claim}{': ' if comparisons else ''}{', '.join(comparisons)}."
+
+
+def _describe_shape(pipeline: OtherPipeline) -> str:
+    """Return the stages and replicas of a pipeline: ``2 stages x 4 replicas``."""
+    shape = format_quantity(pipeline.stage_count, "stage")
+    counts = pipeline.device_counts
+    if len({*counts}) > 1:
+        shape += f" of {min(counts)} to {max(counts)} devices"
+    elif counts[0] > 1:
+        shape += f" x {counts[0]} replicas"
+    rounds = pipeline.stage_count // len(counts)
+    return f"{shape}, {rounds} stages on each device" if rounds > 1 else shape
 
 
 def _name_way(plan: Plan) -> str:

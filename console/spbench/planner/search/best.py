@@ -22,7 +22,7 @@ from spbench.planner.errors import NoPlanError, PlannerError
 from spbench.planner.hpgo.candidates import generate_candidates
 from spbench.planner.hpgo.costs import build_hpgo_cluster, build_hpgo_model, estimate_hpgo_step
 from spbench.planner.hpgo.straight import find_straight_pipeline
-from spbench.planner.plans import Plan, Training
+from spbench.planner.plans import OtherPipeline, Plan, Training
 from spbench.planner.profile.layers import Profile
 from spbench.planner.profile.linear import find_linear_states
 from spbench.planner.profile.states import States
@@ -112,7 +112,19 @@ def search_best(
         ),
         skips=choose_skip_route(cost_model, candidate.shape, candidate.micro_batch_size),
         measured_batches=states.profile.batch_sizes,
+        searched_count=scores.shape_count,
+        other_pipeline=_describe_other_pipeline(scores),
     )
+
+
+def _describe_other_pipeline(scores: CandidateScores) -> OtherPipeline | None:
+    """Return the fastest pipeline with another number of stages; None if there is none."""
+    other = scores.find_other_pipeline()
+    if other is None:
+        return None
+    sizes = scores.cost_model.cluster.sizes
+    device_counts = tuple(len(group.list_devices(sizes)) for group in other.shape.groups)
+    return OtherPipeline(other.step_s, device_counts, len(other.shape.ends))
 
 
 def _list_divisors(number: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -28,6 +28,13 @@ class _EstimatedCandidate(NamedTuple):
     times: Sequence[CandidateStage]
 
 
+class TimedShape(NamedTuple):
+    """A shape and the simulated seconds of its step."""
+
+    step_s: float
+    shape: Shape
+
+
 class CandidateScores:
     """The step times of all candidates so far, and the best candidate.
 
@@ -48,6 +55,7 @@ class CandidateScores:
         self._least_bounds: dict[SizedShape, float] = {}
         # Kept to rank shapes: the closed form, where that was enough to rule a schedule out.
         self._step_s_by_schedule: dict[SizedShape, dict[Schedule, float]] = {}
+        self._busy_s_of_ruled_out: dict[SizedShape, float] = {}
 
     def count_micro_batches(self, micro_batch_size: int) -> int:
         """Return the number of micro-batches of this size per step."""
@@ -99,15 +107,72 @@ class CandidateScores:
                 best_by_stages_and_size.setdefault((len(shape.ends), size), sized_shape)
         return list(best_by_stages_and_size.values())[:limit]
 
+    @property
+    def shape_count(self) -> int:
+        """The number of shapes so far, at each of their micro-batch sizes."""
+        return len(self._step_s_by_schedule)
+
+    def find_other_pipeline(self) -> TimedShape | None:
+        """Return the fastest pipeline so far with another number of stages than the best.
+
+        Shapes are simulated in the order of their bounds, until no bound is shorter.
+
+        Returns:
+            The pipeline; None if no other one of several stages was offered or fits.
+        """
+        stage_counts = {1, len(self.best.shape.ends) if self.best is not None else 1}
+        bounded_shapes = sorted(
+            (
+                (bound_s, sized_shape)
+                for sized_shape, bound_s in self._list_bounds()
+                if len(sized_shape.shape.ends) not in stage_counts
+            ),
+            key=itemgetter(0),
+        )
+        fastest: TimedShape | None = None
+        for bound_s, sized_shape in bounded_shapes:
+            limit_s = math.inf if fastest is None else fastest.step_s
+            if bound_s >= limit_s:
+                break
+            step_s = self._simulate_shape(sized_shape, limit_s)
+            if step_s < limit_s:
+                fastest = TimedShape(step_s, sized_shape.shape)
+        return fastest
+
+    def _list_bounds(self) -> Iterator[tuple[SizedShape, float]]:
+        """Yield each shape so far with a lower bound on its step."""
+        for sized_shape, step_s_by_schedule in self._step_s_by_schedule.items():
+            if step_s_by_schedule:
+                yield sized_shape, min(step_s_by_schedule.values())
+            elif sized_shape in self._busy_s_of_ruled_out:
+                yield sized_shape, self._busy_s_of_ruled_out[sized_shape]
+
+    def _simulate_shape(self, sized_shape: SizedShape, limit_s: float) -> float:
+        """Return the seconds of the shortest step of a shape; infinite above a limit."""
+        shape, size = sized_shape
+        micro_batches = self.count_micro_batches(size)
+        shortest_s = math.inf
+        for schedule, stages in compute_stages_by_schedule(
+            self.cost_model, shape, size, shape.list_schedules(micro_batches)
+        ):
+            bound_s = estimate_step(stages, schedule, micro_batches, shape.rounds)
+            if bound_s < min(limit_s, shortest_s):
+                step_limit_s = limit_s if schedule == INTERLEAVED else math.inf
+                step_s = compute_step_end(
+                    stages, schedule, micro_batches, shape.rounds, limit=step_limit_s
+                )
+                shortest_s = min(shortest_s, step_s)
+        return shortest_s
+
     def _estimate(self, sized_shape: SizedShape, ranked: bool) -> list[_EstimatedCandidate]:
         """Return a new shape with each schedule under which it fits."""
         if sized_shape in self._step_s_by_schedule:
             return []
         shape, micro_batch_size = sized_shape
-        if self._compute_busy_s(shape, micro_batch_size) >= self.step_s * (
-            _NEAR if ranked else _BETTER
-        ):
+        busy_s = self._compute_busy_s(shape, micro_batch_size)
+        if busy_s >= self.step_s * (_NEAR if ranked else _BETTER):
             self._step_s_by_schedule[sized_shape] = {}
+            self._busy_s_of_ruled_out[sized_shape] = busy_s
             return []
         micro_batches = self.count_micro_batches(micro_batch_size)
         stages_by_schedule = compute_stages_by_schedule(

@@ -33,7 +33,7 @@ def test_pipeline_is_compared_with_data_parallelism():
     assert len(best.stages) == 2
     [data_parallel_s] = {b.step_s for b in best.baselines if b.name == "DP + normal overlap"}
     assert data_parallel_s > 2 * best.step_s
-    assert comparison.startswith("This pipeline of 2 stages is the fastest way: data")
+    assert comparison.startswith("This pipeline of 2 stages is the fastest of ")
     assert "data parallelism takes" in comparison
     assert "x as long" in comparison
     assert memory.startswith("Memory does not limit it: up to ")
@@ -42,7 +42,8 @@ def test_pipeline_is_compared_with_data_parallelism():
 def test_data_parallel_plan_is_limited_by_computation():
     best, (comparison, limit, _) = explain(SMALL_LAYERS)
     assert len(best.stages) == 1
-    assert comparison.startswith("Data parallelism is the fastest way: a straight pipeline")
+    assert comparison.startswith("Data parallelism is the fastest of ")
+    assert "searched: a straight pipeline" in comparison
     assert "longer" in comparison or "as long" in comparison
     assert limit.startswith("Computation limits it")
 
@@ -63,3 +64,24 @@ def test_full_memory_limits_a_plan():
     assert explain_choice(best, shares, [full, *others])[2].startswith("Memory limits it, too")
     unknown = replace(first, capacity_bytes=None)
     assert "memory of the devices is unknown" in explain_choice(best, shares, [unknown])[2]
+
+
+def test_best_pipeline_of_the_search_is_named():
+    cluster = machines_cluster("2x4")
+    best = plan(make_chain([1e-3] * 5, [8.0] * 5, [1e3] * 5), cluster, 32)
+    assert len(best.stages) == 1
+    other = best.other_pipeline
+    assert other is not None
+    assert other.stage_count > 1
+    assert best.step_s <= other.step_s
+    simulation = simulate(best)
+    shares = compute_step_shares(best, simulation)
+    memories = compute_stage_memories(best, simulation, cluster)
+    comparison = explain_choice(best, shares, memories)[0]
+    assert (
+        f"of {best.searched_count} plans searched: the best pipeline ({other.stage_count} stages"
+        in (comparison)
+    )
+    hpgo = replace(best, mode="hpgo", searched_count=0, other_pipeline=None)
+    comparison = explain_choice(hpgo, shares, memories)[0]
+    assert comparison == "Data parallelism is the plan of this mode."
