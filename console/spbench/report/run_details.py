@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spbench.record.number_formatting import format_duration, format_number, format_value
@@ -132,15 +132,24 @@ def _describe_versions(run: RecordedRun) -> str:
 
 
 def _describe_launchers(run: RecordedRun) -> str:
-    counts: dict[str, set[int]] = {}
+    jobs_by_launcher: dict[str, list[frozenset[int]]] = {}
     for case in run.cases.values():
         if case.launch is not None:
             name = f"{case.launch.launcher} ({case.launch.version})"
-            counts.setdefault(name, set()).add(case.launch.job)
-    return ", ".join(
-        f"{name}, {format_quantity(len(jobs), 'launch', 'launches')}"
-        for name, jobs in counts.items()
-    )
+            jobs = frozenset(case.launches) or frozenset({case.launch.job})
+            jobs_by_launcher.setdefault(name, []).append(jobs)
+    return ", ".join(f"{name}, {_count_launches(jobs)}" for name, jobs in jobs_by_launcher.items())
+
+
+def _count_launches(jobs_of_cases: Sequence[frozenset[int]]) -> str:
+    """Return ``6 launches, 3 of each case``, given the jobs that ran each case."""
+    total = len(frozenset[int]().union(*jobs_of_cases))
+    counts = sorted({len(jobs) for jobs in jobs_of_cases})
+    text = format_quantity(total, "launch", "launches")
+    if counts == [total] or counts == [1]:
+        return text
+    count = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    return f"{text}, {count} of each case"
 
 
 def _describe_command(run: RecordedRun) -> str:

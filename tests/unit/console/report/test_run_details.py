@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from spbench.record.runs.marks import RunMark
+from spbench.report.model import LaunchPart
 from spbench.report.run_details import list_case_facts, list_run_facts
 from support.sample_runs import make_case, make_run
 
@@ -37,6 +40,35 @@ def test_lists_machine_versions_faults_and_failed_cases(messages):
     run = replace(run, summary=summary)
     facts = list_run_facts(run, [RunMark.FAULT, RunMark.OTHER_MACHINE])
     messages.check([f"{fact.label}: {fact.text}" for fact in facts])
+
+
+@pytest.mark.parametrize(
+    ("jobs_of_cases", "expected"),
+    [
+        ([[0]], "1 launch"),
+        ([[0], [1]], "2 launches"),
+        ([[0, 1, 2], [0, 1, 2]], "3 launches"),
+        ([[0, 2, 4], [1, 3, 5]], "6 launches, 3 of each case"),
+        ([[0, 2, 4], [1, 3]], "5 launches, 2 to 3 of each case"),
+        ([[]], "1 launch"),
+    ],
+)
+def test_counts_all_launches_of_a_run(jobs_of_cases, expected):
+    launch = LaunchPart(
+        launcher="openmpi",
+        version="5.0",
+        argv=["mpirun"],
+        hostfile=None,
+        env={},
+        job=0,
+        oversubscribed=False,
+    )
+    cases = [
+        make_case(f"x{index}").model_copy(update={"launch": launch, "launches": jobs})
+        for index, jobs in enumerate(jobs_of_cases)
+    ]
+    facts = dict(list_run_facts(make_run(*cases)))
+    assert facts["launcher"] == f"openmpi (5.0), {expected}"
 
 
 def test_unknown_facts_are_left_out():
