@@ -143,9 +143,9 @@ def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSu
 
 
 def list_runs_of_suite(runs: Iterable[RunSummary], run: RunSummary) -> list[RunSummary]:
-    """Return the runs with the suite of a run: its name and, if both are known, its file.
+    """Return the runs with the suite of a run.
 
-    Only the names of the files count, since the same file may be given by several paths.
+    Its name and, if both are known, its file are the same. Only the names of the files count, since the same file may be given by several paths.
     """
     file_name = Path(run.file).name if run.file else ""
     return [

@@ -63,7 +63,7 @@ def explain_broken(a: CasePart | None, b: CasePart) -> str | None:
     """Return the reason why a case of run b is broken; None if it is not.
 
     A case is broken if it failed, lost a check, or has no result. One that the user cancelled is
-    not: that says nothing about it.
+    not broken, as it could still have passed.
 
     Args:
         a: The same case in run a; None if run a does not have it.

@@ -131,7 +131,7 @@ class CasePair:
 
     @property
     def cancelled(self) -> str:
-        """``cancelled in b`` if the user stopped it there; empty if in neither run."""
+        """``cancelled in b`` for a case that the user stopped in run b, or an empty text."""
         runs = [
             name
             for name, status in (("a", self.status_a), ("b", self.status_b))

@@ -194,7 +194,7 @@ def _label_case(pair: CasePair, judgement: CaseJudgement | None) -> OutcomeLabel
 
 
 def _label_metric(row: MetricRow, case_label: OutcomeLabel) -> OutcomeLabel | None:
-    """Return the label of a metric; None if it is not judged or its case has no result."""
+    """Return the label of a metric; None if its case has no result."""
     if row.metric == HEADLINE:
         return case_label
     if row.better == "none" or case_label in _WITHOUT_RESULT:

@@ -110,12 +110,11 @@ def test_no_line_is_longer_than_the_width(
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_start_with_whole_outcomes(comparison: RunComparison, width: int) -> None:
     text = "\n".join(render_lines(comparison, width))
-    for label in set(OutcomeLabel) - {OutcomeLabel.CANCELLED}:  # no case is
+    labels = set(OutcomeLabel) - {OutcomeLabel.CANCELLED}  # none is cancelled
+    for label in labels:
         assert re.search(rf"^{re.escape(label)}  ", text, re.MULTILINE), label
     metrics = render_lines(comparison, width, all_metrics=True)
-    assert {label for label in OutcomeLabel for line in metrics if line.endswith(label)} == {
-        *OutcomeLabel
-    }
+    assert {label for label in OutcomeLabel for line in metrics if line.endswith(label)} == labels
 
 
 @pytest.mark.parametrize("width", WIDTHS)
