@@ -145,7 +145,8 @@ def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSu
 def list_runs_of_suite(runs: Iterable[RunSummary], run: RunSummary) -> list[RunSummary]:
     """Return the runs with the suite of a run.
 
-    Its name and, if both are known, its file are the same. Only the names of the files count, since the same file may be given by several paths.
+    They have its name and, if both are known, its file. Only the names of the files count, since
+    the same file may be given by several paths.
     """
     file_name = Path(run.file).name if run.file else ""
     return [
