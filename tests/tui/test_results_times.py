@@ -160,7 +160,10 @@ async def test_marked_runs_are_neither_best_nor_worst(tmp_path, home):
         await wait_until(pilot, lambda: "2001-01-02 2.00 ms ! fault" in read_screen(app))
         assert "(without 1 marked run)" in read_widget(app, "#plot-summary")
         assert find_line(app, "2001-01-02 !"), "the axis has the sign"
-        assert page._views.plot.chart.size.height == 24
+        chart = page._views.plot.chart
+        assert chart.size.height == 24
+        assert [spot.point.is_apart for spot in chart._points] == [False, True, False]
+        assert chart._scales[1].high < 2.0, "the marked run does not widen the scale"
 
 
 async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):

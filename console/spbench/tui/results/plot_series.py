@@ -73,14 +73,15 @@ def build_run_plot_series(
 ) -> PlotSeries:
     """Return the points of a series over runs, which are named by their start times.
 
-    The signs of a run's marks follow its name.
+    The signs of a run's marks follow its name. Its point is not joined with the others.
     """
     names = [
         " ".join((name, *(mark[0] for mark in marks.get(point.run, ()))))
         for name, point in zip(name_runs(series, now), series.points, strict=True)
     ]
     points = [
-        _scale_point(name, point, unit) for name, point in zip(names, series.points, strict=True)
+        replace(_scale_point(name, point, unit), is_apart=point.run in marks)
+        for name, point in zip(names, series.points, strict=True)
     ]
     return PlotSeries("median", points)
 

@@ -32,12 +32,16 @@ _ASCII = "ox+#%@"
 
 @dataclass(frozen=True, slots=True)
 class PlotPoint:
-    """A point; ``low`` and ``high`` are the ends of its error bar."""
+    """A point; ``low`` and ``high`` are the ends of its error bar.
+
+    A point apart is beside the line of its series, and does not widen the scale.
+    """
 
     x: float | str
     y: float
     low: float | None = None
     high: float | None = None
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +123,9 @@ class Plot(Chart):
             x_log = False
         elif x_log is None and has_equal_ratios(all_x):
             x_log = True
-        all_y = [point.y for point in points]
-        ends = cap_whiskers(all_y, _list_whisker_ends(points))
+        scaled = [point for point in points if not point.point.is_apart] or points
+        all_y = [point.y for point in scaled]
+        ends = cap_whiskers(all_y, _list_whisker_ends(scaled))
         self._scales = (fit_scale(all_x, x_log), fit_scale([*all_y, *ends], y_log))
         self.redraw()
 
@@ -182,7 +187,8 @@ class Plot(Chart):
         for placed in self._points:
             column, row = self._find_dot(placed, dots)
             style = f"series-{placed.series % SERIES_COLOURS}"
-            if previous is not None and previous.series == placed.series:
+            is_apart = placed.point.is_apart
+            if not is_apart and previous is not None and previous.series == placed.series:
                 dots.draw_line(self._find_dot(previous, dots), (column, row), style)
             low = drop_infinite(placed.point.low)
             high = drop_infinite(placed.point.high)
@@ -192,9 +198,10 @@ class Plot(Chart):
                 if y is not None
             ]
             dots.fill_column(column, min(rows), max(rows), style)
-            if high is not None and high > self._scales[1].high:
+            top = placed.y if high is None else high
+            if top > self._scales[1].high:
                 dots.put_glyph(column, dots.rows - 1, "^" if self.ascii else "↑", style)
-            previous = placed
+            previous = previous if is_apart else placed
         for stop in range(len(self._points)):
             self._draw_glyph(dots, stop)
         if self.cursor is not None:  # on top of the points that share its cell
@@ -202,6 +209,8 @@ class Plot(Chart):
 
     def _draw_glyph(self, dots: Dots, stop: int) -> None:
         placed = self._points[stop]
+        if placed.y > self._scales[1].high and stop != self.cursor:
+            return  # an arrow is there
         style = f"series-{placed.series % SERIES_COLOURS}"
         if stop == self.cursor:
             style += " cursor"
@@ -240,7 +249,8 @@ class Plot(Chart):
         x_title, y_title = self._titles
         if self.cursor is None:
             log_note = " (log)" if self._scales[0].log else ""
-            cut = [end for end in _list_whisker_ends(self._points) if end > self._scales[1].high]
+            joined = [point for point in self._points if not point.point.is_apart]
+            cut = [end for end in _list_whisker_ends(joined) if end > self._scales[1].high]
             count = format_quantity(len(cut), "line")
             cut_note = f"{count} beyond the axis, up to {format_number(max(cut))}" if cut else ""
             notes = [self._lines_note, cut_note]
