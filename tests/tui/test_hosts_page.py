@@ -496,6 +496,6 @@ def test_monitor_reads_shares_and_rates(tmp_path):
         (tmp_path / "net/dev").write_text(f"a | b\n  lo: 9 9 9 9 9 9 9 9 9\neth0: {columns}\n")
         monitor.read()
     assert list(monitor.load.cpu.last) == [0.3]
-    assert monitor.load.received.last[0] > 0
-    assert monitor.load.sent.last[0] == 2 * monitor.load.received.last[0]
+    assert monitor.load.received_rates.last[0] > 0
+    assert monitor.load.sent_rates.last[0] == 2 * monitor.load.received_rates.last[0]
     assert monitor.load.load_means == [0.5, 0.25, 0.1]

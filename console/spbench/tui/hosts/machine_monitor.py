@@ -45,8 +45,8 @@ class MachineLoad:
     Attributes:
         cpu: Shares of the time of all cores.
         memory: Shares of the memory.
-        received: Bytes per second over all interfaces except loopback.
-        sent: Bytes per second over all interfaces except loopback.
+        received_rates: Bytes per second over all interfaces except loopback.
+        sent_rates: Bytes per second over all interfaces except loopback.
         load_means: The mean load of 1, 5 and 15 minutes; empty if unknown.
         total_bytes: The memory.
         available_bytes: The memory that new processes can use; None if unknown.
