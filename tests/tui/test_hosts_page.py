@@ -269,7 +269,7 @@ async def test_selects_hosts_for_runs_and_shows_them_at_the_top(folder, fake_sur
         await pilot.press("down", "u")
         path = folder / "hostfiles/cluster"
         assert app.context.launch_choice == LaunchChoice(hostfile=path, launcher="hydra")
-        await wait_until(pilot, lambda: "hosts: cluster" in read_screen(app).splitlines()[0])
+        await wait_until(pilot, lambda: "hydra on cluster" in read_screen(app).splitlines()[0])
         await wait_until(pilot, lambda: "● cluster" in read_screen(app))
         assert "● this machine" not in read_screen(app)
         await pilot.press("up", "enter")

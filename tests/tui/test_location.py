@@ -2,8 +2,9 @@
 
 import pytest
 
+from spbench.launch.choice import LaunchChoice
 from spbench.tui.plan.page import PlanPage
-from spbench.tui.tab_bar import fit_location
+from spbench.tui.tab_bar import fit_location, fit_status
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import open_suite, wait_for_cases
 
@@ -24,6 +25,17 @@ def test_location_is_shortened_from_the_left():
     assert fit_location(("Run", "層" * 10), 10) == "…層層層層"
     assert fit_location(names, 5) == ""
     assert fit_location(("Suites",), 80) == ""
+
+
+def test_status_keeps_the_hosts_before_the_outcome_of_an_old_run():
+    launch = LaunchChoice(hosts="node[01-02]", launcher="mpirun_rsh", assume="mvapich2-2.3.7").title
+    assert launch == "mpirun_rsh (assumed) on node[01-02]"
+    run = "mine passed 5/5"
+    assert fit_status(run, launch, 60, keeps_run=False) == f"{run}  {launch}"
+    assert fit_status(run, launch, 40, keeps_run=False) == launch
+    assert fit_status(run, launch, 12, keeps_run=False) == "mpirun_rsh …"
+    assert fit_status(run, launch, 40, keeps_run=True) == f"{run}  mpirun_rsh (assumed) o…"
+    assert fit_status(run, launch, 20, keeps_run=True) == run
 
 
 async def test_location_names_suite_and_case(suite):

@@ -35,11 +35,17 @@ class LaunchChoice:
     oversubscribe: bool | None = None
 
     @property
+    def hosts_title(self) -> str:
+        """The chosen hosts in short; empty without a choice."""
+        return self.hostfile.name if self.hostfile is not None else self.hosts or ""
+
+    @property
     def title(self) -> str:
-        """The chosen hosts and launcher in short; empty without a choice."""
-        hosts = self.hostfile.name if self.hostfile is not None else self.hosts
-        labels_and_names = (("hosts", hosts), ("launcher", self.launcher), ("assumed", self.assume))
-        return "  ".join(f"{label}: {name}" for label, name in labels_and_names if name)
+        """Launcher and hosts, such as ``mpirun_rsh (assumed) on node[01-02]``; empty without."""
+        launcher = self.launcher or self.assume or ""
+        assumed = "(assumed)" if self.assume else ""
+        hosts = f"on {self.hosts_title}" if self.hosts_title else ""
+        return " ".join(filter(None, (launcher, assumed, hosts)))
 
     def replace_hosts(self, other: LaunchChoice) -> LaunchChoice:
         """Return this choice with the hosts of another."""

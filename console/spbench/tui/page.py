@@ -17,7 +17,7 @@ from textual.worker import WorkerError
 
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
-from spbench.tui.tab_bar import Tab, TabBar, format_run_status
+from spbench.tui.tab_bar import Tab, TabBar, find_tabs_width, fit_status, format_run_status
 from spbench.tui.widgets.keys import KeyBar
 
 if TYPE_CHECKING:
@@ -114,6 +114,11 @@ class Page(Screen[None]):
         bindings = (binding for binding in self.BINDINGS if isinstance(binding, Binding))
         return tuple(binding.action for binding in bindings if binding.id in self.FOOTER)
 
+    @staticmethod
+    def has_use(action: str, context: ConsoleContext) -> bool:
+        """Return whether the palette offers an action of this page while another is shown."""
+        return True
+
     def describe_location(self) -> tuple[str, ...]:
         """Return the names of run, case and the like, outer ones first; called often."""
         return ()
@@ -132,8 +137,10 @@ class Page(Screen[None]):
             run = "… starting a run"
         elif context.has_failed_start and context.feed is None:
             run = "✗ not started"
-        parts = [run, context.launch_title, "readonly" if context.readonly else ""]
-        return "  ".join(part for part in parts if part)
+        parts = (context.launch_title, "readonly" if context.readonly else "")
+        launch = "  ".join(filter(None, parts))
+        width = self.size.width - find_tabs_width(context.titles) - 1
+        return fit_status(run, launch, width, keeps_run=context.is_run_active())
 
     def start_action(self, action: Callable[..., Awaitable[object]], *args: object) -> None:
         """Start an action that may open dialogs and wait for files."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_status
-from spbench.tui.widgets.text import cell_width
+from spbench.tui.widgets.text import cell_width, fit
 
 if TYPE_CHECKING:
     from spbench.tui.feed import Feed
@@ -21,6 +21,8 @@ SEPARATOR = " > "
 MIN_WIDTH_FOR_LOCATION = 120
 """Columns of the terminal from which the location is shown."""
 MIN_LOCATION_WIDTH = 8
+MIN_LAUNCH_WIDTH = 8
+"""Cells from which a part of the launch settings is shown next to a live run."""
 _TAB_PADDING = 4
 """Cells of a tab in addition to its title."""
 _GAPS = 5
@@ -86,8 +88,27 @@ class TabBar(Horizontal):
     def _fit_location(self, location: Sequence[str], status_width: int) -> str:
         if self.size.width < MIN_WIDTH_FOR_LOCATION:
             return ""
-        tabs_width = sum(cell_width(title) + _TAB_PADDING for _, title in self._pages)
+        tabs_width = find_tabs_width(self._pages)
         return fit_location(location, self.size.width - tabs_width - status_width - _GAPS)
+
+
+def find_tabs_width(pages: Iterable[tuple[str, str]]) -> int:
+    """Return the cells of the tabs of pages, given by name and title."""
+    return sum(cell_width(title) + _TAB_PADDING for _, title in pages)
+
+
+def fit_status(run: str, launch: str, width: int, *, keeps_run: bool) -> str:
+    """Return the status of a run and the launch settings in ``width`` cells.
+
+    The status of a live run is kept. That of another run is left out before the settings are cut.
+    """
+    text = "  ".join(filter(None, (run, launch)))
+    if cell_width(text) <= width or not launch:
+        return text
+    if not keeps_run:
+        return launch if cell_width(launch) <= width else fit(launch, max(width, 1)).rstrip()
+    remaining = width - cell_width(run) - 2
+    return f"{run}  {fit(launch, remaining)}" if remaining >= MIN_LAUNCH_WIDTH else run
 
 
 def fit_location(location: Sequence[str], width: int) -> str:

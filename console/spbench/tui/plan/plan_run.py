@@ -63,7 +63,7 @@ def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForeca
         estimate = estimate_plan(run_plan, options.home, consider_load=False)
     except SpbenchError as error:
         return StartForecast("", str(error).replace(f"{options.folder}/", ""))
-    hosts = context.launch_choice.title or "this machine"
+    hosts = context.launch_choice.hosts_title or "this machine"
     ranks = format_quantity(emitted.rank_count, "rank")
     text = f"runs it with {ranks} on {hosts}"
     duration = f"in {estimate.short_text}" if estimate.seconds else "for an unknown time"
