@@ -129,6 +129,9 @@ def test_filter_needs_all_words():
     row = FieldRow(list_param_fields(BENCHMARKS["link.ring"])[0], "sizes", "")
     assert RowFilter("").selects(row)
     assert RowFilter("SIZES message").selects(row)
+    assert RowFilter("sweep").selects(row)
+    [matrix_size] = [f for f in list_param_fields(BENCHMARKS["compute.gemm"]) if f.name == "n"]
+    assert RowFilter("size").selects(FieldRow(matrix_size, "n", ""))
     assert not RowFilter("sizes banana").selects(row)
     assert not RowFilter(changed_only=True).selects(row)
     assert RowFilter(changed_only=True).selects(FieldRow(row.field, "sizes", "16"))

@@ -87,16 +87,18 @@ def format_text(field: Field, value: Any) -> str:
 def parse_sweep(field: Field, text: str) -> list[Any]:
     """Return the values in a suite for the text of a sweep.
 
-    The text is a list such as ``64, 128, 256``, or a range such as ``64..1024 *2`` or ``1..9 +2``.
+    The text is a list such as ``64, 128, 256``, which may have brackets, or a range such as
+    ``64..1024 *2`` or ``1..9 +2``.
 
     Raises:
         UsageError: The loader would reject a value, or there are no values or too many.
     """
     if not field.can_sweep:
         raise UsageError(f"{field.name} takes one value; only parameters and np can be swept")
-    values = [
-        value for item in _parse_items(field, text) for value in _expand_range_text(field, item)
-    ]
+    items = _parse_items(field, text)
+    if field.kind not in LIST_KINDS and len(items) == 1 and isinstance(items[0], list):
+        items = items[0]  # in brackets, as in the file
+    values = [value for item in items for value in _expand_range_text(field, item)]
     if not values:
         raise _make_empty_error(field)
     if len(values) > MAX_VALUES:

@@ -261,6 +261,7 @@ def test_rejects_invalid_sweep(field, text, message):
 
 
 def test_accepts_a_sweep_of_1000_values():
+    assert parse_sweep(TILES["halo_len"], "[1, 2, 4]") == [1, 2, 4]
     assert parse_sweep(TILES["halo_len"], "1..1000")[-1] == 1000
     assert parse_sweep(TILES["halo_len"], "1..10 *1e999999") == [1]
 

@@ -182,6 +182,11 @@ class FieldRow(TextRow):
         self._labels = (field.name, field.help)
         self.hint = self._format_hint()
 
+    @property
+    def search_text(self) -> str:
+        """The texts that a search looks in."""
+        return f"{super().search_text}{' sweep' if self.field.can_sweep else ''}"
+
     def compose(self) -> ComposeResult:
         field = self.field
         if field.kind in ("lines", "env"):

@@ -71,9 +71,9 @@ def is_sweep(field: Field, text: str) -> bool:
     """Return whether a text has several values: commas, a range, or lists of lists."""
     if not field.can_sweep:
         return False
-    if field.kind in LIST_KINDS:
-        return text.lstrip().startswith("[")
-    return "," in text or ".." in text
+    if text.lstrip().startswith("[") and field.kind != "text":
+        return True
+    return field.kind not in LIST_KINDS and ("," in text or ".." in text)
 
 
 def find_error(field: Field, text: str) -> str | None:

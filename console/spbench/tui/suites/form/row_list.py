@@ -15,6 +15,16 @@ from spbench.suites.edit.fields import Field
 from spbench.tui.suites.form.field_row import FieldRow, FormRow, TextRow
 from spbench.tui.suites.form.form_texts import FormTexts
 
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "size": ("rows", "columns", "bytes", "edge", "elements"),
+    "precision": ("dtype", "type of"),
+    "type": ("dtype",),
+    "steps": ("iterations",),
+    "processes": ("ranks",),
+    "gpu": ("device",),
+}
+"""Words of names and helps of fields, by other words that users search for."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
@@ -33,7 +43,10 @@ class RowFilter:
         if self.changed_only and not row.is_changed:
             return False
         search_text = row.search_text.lower()
-        return all(word in search_text for word in self._words)
+        return all(
+            any(synonym in search_text for synonym in (word, *SYNONYMS.get(word, ())))
+            for word in self._words
+        )
 
     def names(self, row: FormRow) -> bool:
         """Return whether the name of a row has all words, so that it comes first."""
