@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from spbench.tui.dialogs import Modal
 
+NO_MATCH = "no match"
 _MAX_DIALOG_PERCENT = 90
 """Largest height of a dialog, in percent of the screen; console.tcss sets it."""
 _OTHER_ROWS = 6
@@ -110,7 +111,7 @@ class Chooser(Modal[str | None]):
     def on_input_submitted(self) -> None:
         """Return the marked choice."""
         marked = self.query_one(OptionList).highlighted
-        if marked is not None:
+        if marked is not None and self._shown:
             self.dismiss(self._shown[marked].name)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -142,6 +143,8 @@ class Chooser(Modal[str | None]):
             Option(_render_choice(choice, width), disabled=not choice.enabled)
             for choice in self._shown
         )
+        if not self._shown:
+            options.add_option(Option(Content.styled(NO_MATCH, "$text-muted"), disabled=True))
         options.action_first()
 
 

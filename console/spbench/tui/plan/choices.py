@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from functools import partial
 from pathlib import Path
 
 from textual.app import App
@@ -21,6 +23,9 @@ from spbench_core.number_text import format_quantity
 OWN = "your own"
 """The choice of a cluster that the user types."""
 _MEASURE = "measure "
+_SIZE = re.compile(r"\d+x\d+(,\d+x\d+)*")
+_FILE_SUFFIXES = (".yaml", ".yml", ".json", ".txt")
+"""Endings of names that are files to read."""
 _SMALL_CLUSTERS = ((1, 2), (1, 4), (2, 4), (4, 8))
 """Machines and devices of each, of the clusters that need no file."""
 
@@ -43,11 +48,22 @@ def list_profiles(folder: Path) -> list[Choice]:
 
 async def choose_entry(app: App[int], field: str, folder: Path, home: Path) -> str | None:
     """Let the user choose a profile or a cluster; None if the list is left."""
-    if field == CLUSTER:
-        choices = await asyncio.to_thread(list_clusters, folder, home)
-    else:
-        choices = await asyncio.to_thread(list_profiles, folder)
-    return await app.push_screen_wait(Chooser(f"{field.capitalize()} to plan for", choices))
+    list_choices = partial(list_clusters, folder, home)
+    if field != CLUSTER:
+        list_choices = partial(list_profiles, folder)
+    choices = await asyncio.to_thread(list_choices)
+    def make_typed_choice(text: str) -> Choice | None:
+        """Return the typed size of a cluster, or a file."""
+        is_entry = _SIZE.fullmatch(text) if field == CLUSTER else None
+        is_listed = any(text in choice.name for choice in choices)
+        if is_listed or not (is_entry or text.endswith(_FILE_SUFFIXES)):
+            return None
+        return Choice(text, "as typed")
+
+    question = f"{field.capitalize()} to plan for"
+    return await app.push_screen_wait(
+        Chooser(question, choices, make_typed_choice=make_typed_choice)
+    )
 
 
 def get_model_to_measure(choice: str) -> str | None:
