@@ -8,6 +8,7 @@ from textual.widgets import Input, Static
 from typer.testing import CliRunner
 
 from spbench.cli.app import app as command_line
+from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.guide.actions import Scope, list_actions
 from spbench.tui.guide.cheat_sheet import CheatSheet, break_lines
 from spbench.tui.guide.help_screen import HelpScreen
@@ -23,6 +24,7 @@ from support.tui.suites_page import get_editor, open_suite, wait_for_cases
 NEWCOMER_WORDS = (
     *("settings", "setting", "default", "defaults", "batch", "slurm", "mpirun"),
     *("compare", "baseline", "slow rank", "fault", "theme"),
+    *("preferences", "messages", "jump", "undo", "demo"),
 )
 
 
@@ -98,7 +100,10 @@ async def test_cheat_sheet_shows_keys_and_closes_with_any_key(tmp_path, home, si
         await wait_until(pilot, lambda: "any key closes" in read_screen(app))
         text = app.screen.query_one(Static).content.plain
         for key in ("c Compare", "e Export", "/ Filter", "1-5 Pages", ": Jump", "f1 Help"):
-            assert key in text
+            assert key in " ".join(text.split())
+        assert ", Settings" in " ".join(text.split())
+        assert "This page" in text.splitlines()[0]
+        assert "Everywhere" in text.splitlines()[0]
         assert max(map(len, text.splitlines())) <= size[0] - 4
         await pilot.press("q")
         await wait_until(pilot, lambda: not isinstance(app.screen, CheatSheet))
@@ -132,12 +137,12 @@ async def test_palette_has_the_present_page_first(tmp_path, home):
         assert len(phrases) == len(set(phrases))
         index_here = phrases.index("Compare the marked run with this one")
         general = phrases.index("Quit the console")
-        other = phrases.index("Run: cancel the run; asks first")
+        other = phrases.index("Plan: write a suite that runs the plan")
         themes = phrases.index(f"Theme: {THEMES[0].name}")
         assert index_here < general < other < themes
         assert "Watch a run that is still running" not in phrases
         for entry in PAGES:
-            if entry.name != "results":
+            if entry.name not in ("results", "run"):
                 assert sum(phrase.startswith(f"{entry.title}: ") for phrase in phrases) > 3
 
 
@@ -222,11 +227,55 @@ async def test_palette_offers_the_jump_for_other_words(suite):
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press(*"madeup")
-        await wait_until(pilot, lambda: "Search suites, runs, hosts and cases" in read_screen(app))
+        text = "No match. Search suites, runs, hosts and cases"
+        await wait_until(pilot, lambda: text in read_screen(app))
         await wait_until(pilot, lambda: "Run: " not in read_screen(app))
         await pilot.press("enter")
         await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
         assert app.screen.query_one(Input).value == "madeup"
+
+
+async def test_palette_runs_actions_that_dialogs_disable(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press(*"preferences")
+        await wait_until(pilot, lambda: "Settings (preferences)" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+
+
+async def test_palette_omits_actions_without_a_run_and_has_own_themes_first(tmp_path):
+    app = make_console(tmp_path, page="suites")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        phrases = list_phrases(app)
+        assert not [phrase for phrase in phrases if phrase.startswith("Run: ")]
+        themes = [phrase for phrase in phrases if phrase.startswith("Theme: ")]
+        assert themes[: len(THEMES)] == [f"Theme: {theme.name}" for theme in THEMES]
+
+
+async def test_list_without_a_match_says_so(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.push_screen(Chooser("A choice", [Choice("first", "the first one")]))
+        await wait_until(pilot, lambda: "the first one" in read_screen(app))
+        await pilot.press(*"xyz", "enter")
+        await wait_until(pilot, lambda: "no match" in read_screen(app))
+        assert isinstance(app.screen, Chooser)
+
+
+async def test_palette_plays_the_demo(tmp_path):
+    app = make_console(tmp_path, page="suites")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        commands = list_commands(app.screen, app.choose_theme)
+        [demo] = [command for command in commands if command.phrase.startswith("Watch the demo")]
+        app.call_later(demo.run)
+        await wait_until(pilot, lambda: app.current_mode == "run" and app.context.feed is not None)
 
 
 async def test_palette_finds_by_words_and_shows_the_key(tmp_path):

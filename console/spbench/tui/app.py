@@ -13,6 +13,7 @@ from textual._context import active_message_pump
 from textual.actions import ActionParseResult
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 
 from spbench.errors import SpbenchError
@@ -217,9 +218,9 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
 
     def action_cheat_sheet(self) -> None:
         """Show the most important keys of the page."""
-        from spbench.tui.guide.cheat_sheet import CheatSheet, list_sheet_keys
+        from spbench.tui.guide.cheat_sheet import CheatSheet, list_sheet_groups
 
-        self.push_screen(CheatSheet(list_sheet_keys(self.screen)))
+        self.push_screen(CheatSheet(list_sheet_groups(self.screen)))
 
     def action_jump(self) -> None:
         """Ask for a destination and go there."""
@@ -274,11 +275,18 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the choice of pages and launch settings while a dialog is open."""
-        if action in _PAGE_ACTIONS and self.screen.is_modal:
+        if action in _PAGE_ACTIONS and self._has_dialog:
             return False
         if action == "choose" and self.context.readonly:
             return False
         return super().check_action(action, parameters)
+
+    @property
+    def _has_dialog(self) -> bool:
+        """Whether a dialog is open; the palette runs actions of the screen behind it."""
+        is_palette = isinstance(self.screen, CommandPalette)
+        screen = self.screen_stack[-2] if is_palette else self.screen
+        return screen.is_modal
 
     def action_settings(self) -> None:
         """Ask for a setting and its value."""

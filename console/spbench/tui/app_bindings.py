@@ -43,7 +43,11 @@ APP_BINDINGS = (
         show=True,
     ),
     make_binding(
-        "app.settings", "comma", "settings", "Settings", "Settings: theme, refresh rate and keys"
+        "app.settings",
+        "comma",
+        "settings",
+        "Settings",
+        "Settings (preferences): theme, refresh rate and keys",
     ),
     make_binding("app.jump", "colon", "jump", "Jump", "Go to a suite, run, host or case"),
     make_binding(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,7 +18,7 @@ from spbench.tui.widgets.keys import GENERAL_IDS
 from spbench.tui.widgets.text import cell_width
 
 _LAST_IDS = (
-    *("app.jump", "app.messages"),
+    *("app.jump", "app.settings", "app.messages"),
     *(id for id in GENERAL_IDS if id != "app.cheat-sheet"),
 )
 """Ids of the actions at the end of the sheet."""
@@ -24,9 +26,19 @@ PAGE_DIGITS = (f"1-{len(PAGES)}", "Pages")
 _GAP = 3
 _FRAME = 4
 """Cells left and right of the keys."""
+_FRAME_ROWS = 3
+"""Rows above and below the keys: the border and the key bar."""
 
 SheetKey = tuple[str, str]
 """A key and the short name of its action."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetGroup:
+    """The keys of a part of the screen."""
+
+    title: str
+    keys: tuple[SheetKey, ...]
 
 
 class CheatSheet(ModalScreen[None]):
@@ -41,9 +53,9 @@ class CheatSheet(ModalScreen[None]):
     }
     """
 
-    def __init__(self, keys: Sequence[SheetKey]) -> None:
+    def __init__(self, groups: Sequence[SheetGroup]) -> None:
         super().__init__()
-        self._keys = keys
+        self._groups = groups
 
     def compose(self) -> ComposeResult:
         frame = Static("", id="keys")
@@ -53,8 +65,9 @@ class CheatSheet(ModalScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out the keys in the new width."""
-        lines = break_lines(self._keys, event.size.width - _FRAME)
-        self.query_one(Static).update(Content("\n").join(map(_render_line, lines)))
+        width = event.size.width - _FRAME
+        content = render_columns(self._groups, width, event.size.height - _FRAME_ROWS)
+        self.query_one(Static).update(content or _render_paragraphs(self._groups, width))
 
     def on_key(self, event: events.Key) -> None:
         """Close the sheet."""
@@ -67,20 +80,67 @@ class CheatSheet(ModalScreen[None]):
         self.dismiss()
 
 
-def list_sheet_keys(screen: Screen[object]) -> list[SheetKey]:
-    """Return the keys of page and pane that have an effect now, and some general ones."""
+def list_sheet_groups(screen: Screen[object]) -> list[SheetGroup]:
+    """Return the keys of pane and page that have an effect now, and some general ones."""
     actions = sort_by_relevance(screen, list_actions(screen))
     action_by_id = {action.id: action for action in actions}
-    shown = [
-        action
-        for scope in (Scope.PAGE, Scope.PANE)
-        for action in actions
-        if action.scope is scope and action.offered and not action.is_motion
+    groups = [
+        SheetGroup(
+            scope.value,
+            tuple(
+                (action.keys[0], action.title)
+                for action in actions
+                if action.scope is scope and action.offered and not action.is_motion
+            ),
+        )
+        for scope in (Scope.PANE, Scope.PAGE)
     ]
     launch = [action for action in actions if action.id.startswith("launch.")]
     last = [action_by_id[id] for id in _LAST_IDS if id in action_by_id]
-    pairs = [(action.keys[0], action.title) for action in (*shown, *launch, *last)]
-    return [*pairs[: -len(last)], PAGE_DIGITS, *pairs[-len(last) :]]
+    general = [(action.keys[0], action.title) for action in (*launch, *last)]
+    groups.append(SheetGroup(Scope.EVERYWHERE.value, (PAGE_DIGITS, *general)))
+    return [group for group in groups if group.keys]
+
+
+def render_columns(groups: Sequence[SheetGroup], width: int, height: int) -> Content | None:
+    """Return groups next to each other in as few rows as possible; None if they do not fit."""
+    for row_count in range(1, height):  # without the row of the headings
+        columns = [column for group in groups for column in _make_columns(group, row_count)]
+        if sum(column[0].cell_length for column in columns) + _GAP * (len(columns) - 1) <= width:
+            rows = zip_longest(*columns)
+            blanks = [Content(" " * column[0].cell_length) for column in columns]
+            return Content("\n").join(
+                Content(" " * _GAP).join(
+                    cell or blank for cell, blank in zip(row, blanks, strict=True)
+                )
+                for row in rows
+            )
+    return None
+
+
+def _make_columns(group: SheetGroup, row_count: int) -> list[list[Content]]:
+    """Return a group in columns of the same width; the first cell is the heading or blank."""
+    parts = [group.keys[i : i + row_count] for i in range(0, len(group.keys), row_count)]
+    columns = []
+    for index, part in enumerate(parts):
+        heading = group.title if index == 0 else ""
+        key_width = max(cell_width(key) for key, _ in part)
+        cells = [
+            Content.assemble(
+                (key, "bold $text-accent"), " " * (key_width - cell_width(key)), " ", title
+            )
+            for key, title in part
+        ]
+        cells.insert(0, Content.styled(heading, "bold $text-primary"))
+        column_width = max(cell.cell_length for cell in cells)
+        columns.append([cell.pad_right(column_width - cell.cell_length) for cell in cells])
+    return columns
+
+
+def _render_paragraphs(groups: Iterable[SheetGroup], width: int) -> Content:
+    """Return the groups as lines, for a screen that is too small for columns."""
+    lines = [line for group in groups for line in break_lines(group.keys, width)]
+    return Content("\n").join(map(_render_line, lines))
 
 
 def break_lines(keys: Iterable[SheetKey], width: int) -> list[list[SheetKey]]:

@@ -15,16 +15,19 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
 
+from spbench.tui.context import ConsoleContext
 from spbench.tui.guide.actions import ActiveAction, Scope, list_actions, sort_by_relevance
 from spbench.tui.guide.topics import TOPICS, TopicScreen
 from spbench.tui.page import Page, show_page
 from spbench.tui.pages import PAGES
+from spbench.tui.themes import THEMES
 from spbench.tui.widgets.keys import find_key_rank
 
 LAST_WEIGHT = 0.5
 """Weight of the score of the last command; the first has 1, and the others are between."""
 
 
+JUMP_PHRASE = "Search suites, runs, hosts and cases"
 JUMP_SCORE = 0.01
 """Score of the jump, which is below all commands that match."""
 _TITLE_SCORE = 1.0
@@ -79,22 +82,25 @@ class ActionProvider(Provider):
 
     async def search(self, query: str) -> Hits:
         """Yield the commands that match; better and more relevant ones have higher scores."""
+        is_found = False
         for index, command in enumerate(self._commands):
             score = rate_match(query, command.phrase, command.title)
             if score > 0:
+                is_found = True
                 weight = 1 - (1 - LAST_WEIGHT) * index / len(self._commands)
                 prompt = _render_prompt(highlight_terms(command.phrase, query), command)
                 yield Hit(score * weight, prompt, command.run, command.phrase)
-        jump = self._make_jump(query)
+        jump = self._make_jump(query, is_found)
         if jump is not None:
             yield Hit(JUMP_SCORE, _render_prompt(Content(jump.phrase), jump), jump.run, jump.phrase)
 
-    def _make_jump(self, query: str) -> PaletteCommand | None:
+    def _make_jump(self, query: str, is_found: bool) -> PaletteCommand | None:
         """Return the search for suites, runs, hosts and cases; None if a dialog is open."""
         if self.screen.is_modal:
             return None
         run = partial(cast("JumpingApp", self.app).jump_to, query)
-        return PaletteCommand("Search suites, runs, hosts and cases", "", ":", run)
+        phrase = JUMP_PHRASE if is_found else f"No match. {JUMP_PHRASE}"
+        return PaletteCommand(phrase, "", ":", run)
 
 
 def rate_match(query: str, phrase: str, title: str) -> float:
@@ -146,6 +152,7 @@ def list_commands(
     commands = (
         *_list_active_commands(screen),
         *_list_page_commands(screen),
+        *_list_demo_commands(screen),
         *_list_topic_commands(screen),
         *_list_theme_commands(screen.app, use_theme),
     )
@@ -181,6 +188,8 @@ def _list_page_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
         for binding in _order_bindings(page):
             if readonly and binding.action in page.MODIFYING_ACTIONS:
                 continue
+            if isinstance(screen, Page) and not page.has_use(binding.action, screen.context):
+                continue
             run = partial(_run_on_page, screen.app, page.NAME, binding.action)
             phrase = f"{entry.title}: {_lower_first(binding.tooltip or binding.description)}"
             title = f"{entry.title} {binding.description}"
@@ -197,6 +206,19 @@ async def _run_on_page(app: App[Any], page: str, action: str) -> None:
     await app.run_action(action, await show_page(app, page))
 
 
+def _list_demo_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
+    """Yield the replay of the recorded demo run; none while a run is running."""
+    if isinstance(screen, Page) and not screen.context.is_run_active():
+        phrase = "Watch the demo, a recorded run (spbench tui --demo)"
+        yield PaletteCommand(phrase, "demo", "", partial(_play_demo, screen.context))
+
+
+def _play_demo(context: ConsoleContext) -> None:
+    from spbench.record.runs.playback import find_demo_run
+
+    context.replay_run(find_demo_run(), 1.0)
+
+
 def _list_topic_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
     """Yield the explanations of tasks; none if a dialog is open."""
     if screen.is_modal:
@@ -209,7 +231,9 @@ def _list_topic_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
 def _list_theme_commands(
     app: App[Any], use_theme: Callable[[str], None]
 ) -> Iterator[PaletteCommand]:
-    for name in app.available_themes:
+    own_names = [theme.name for theme in THEMES]
+    other_names = [name for name in app.available_themes if name not in own_names]
+    for name in (*own_names, *other_names):
         yield PaletteCommand(f"Theme: {name}", "theme", "", partial(use_theme, name))
 
 

@@ -24,6 +24,15 @@ class Topic:
 
 TOPICS = (
     Topic(
+        "undo and redo changes of a suite",
+        """\
+On the Suites page, Ctrl+Z undoes the last change of the open suite and Ctrl+Y redoes it. That
+includes cases that were added, edited or deleted with a form. The two keys are shown in the footer
+as soon as there is a change.
+
+Texts that are not saved survive a crash: the console offers them when it starts again.""",
+    ),
+    Topic(
         "batch jobs with Slurm, PBS, LSF or Flux",
         """\
 Run a suite as a batch job if nodes cannot reach this machine, or if jobs wait for hours. Commands

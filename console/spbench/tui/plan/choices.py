@@ -52,6 +52,7 @@ async def choose_entry(app: App[int], field: str, folder: Path, home: Path) -> s
     if field != CLUSTER:
         list_choices = partial(list_profiles, folder)
     choices = await asyncio.to_thread(list_choices)
+
     def make_typed_choice(text: str) -> Choice | None:
         """Return the typed size of a cluster, or a file."""
         is_entry = _SIZE.fullmatch(text) if field == CLUSTER else None

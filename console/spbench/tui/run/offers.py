@@ -52,3 +52,15 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
         has_failed = any(case.status.is_bad for case in feed.state.cases.values())
         return has_failed and (has_ended or action == "next_failed")
     return True
+
+
+def has_use(action: str, context: ConsoleContext) -> bool:
+    """Return whether the palette of another page offers an action of the Run page.
+
+    Actions on a run need a watched run, cancelling a live one, and play and speed a replay.
+    """
+    if action == "cancel":
+        return context.is_run_active() or context.starting_since is not None
+    if context.feed is None:
+        return has_effect(action, None, context)
+    return action.partition("(")[0] not in REPLAY_ACTIONS or not context.is_run_active()

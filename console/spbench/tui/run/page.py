@@ -20,7 +20,7 @@ from spbench.tui.run.details import build_case_details
 from spbench.tui.run.findings import FindingKind
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.loading import RunLoader
-from spbench.tui.run.offers import has_effect, is_possible
+from spbench.tui.run.offers import has_effect, has_use, is_possible
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.rank_details import build_rank_details
@@ -53,6 +53,7 @@ with the same work, over the same of the typical one.
 The strip above the ranks has a piece for each rank, green to red by its skew."""
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed", "start_again"})
     FOOTER = FOOTER
+    has_use = staticmethod(has_use)
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
     ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
     DEFAULT_CSS = """
