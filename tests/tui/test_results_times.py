@@ -264,9 +264,15 @@ def test_runs_of_the_same_minute_have_different_names():
         "01-01 00:00:30",
         "01-01 00:00 bbbb",
         "01-01 00:00 cccc",
-        "01-01 00:01",
+        "01-01 00:01:30",
         "unknown",
     ]
+
+
+def test_days_without_equal_minutes_have_no_seconds():
+    starts = {"1-aaaa": 30.0, "2-bbbb": 31.0, "3-cccc": 86430.0}
+    names = name_starts(starts, 90000.0)
+    assert list(names.values()) == ["01-01 00:00:30", "01-01 00:00:31", "01-02 00:00"]
 
 
 def test_list_tells_equal_rows_apart(home):

@@ -14,15 +14,20 @@ _ID_TAIL = 4
 def name_starts(starts: Mapping[str, float | None], now: float) -> dict[str, str]:
     """Return names of runs by their ids: ``11-21 14:36``, with more for equal minutes.
 
-    Runs of the same minute have their seconds. Those of the same second have the end of the id
-    instead.
+    All runs of a day have their seconds if two of them start in the same minute. Those of the same
+    second have the end of the id instead.
 
     Args:
         starts: The start times by id, in seconds since the epoch.
         now: The current time, in seconds since the epoch.
     """
     minutes = {run: format_moment(start, now) for run, start in starts.items()}
-    names = _lengthen_equal(minutes, lambda run: format_exact_moment(starts[run], now))
+    name_counts = Counter(minutes.values())
+    days = {name.split()[0] for name, count in name_counts.items() if count > 1}
+    names = {
+        run: format_exact_moment(starts[run], now) if name.split()[0] in days else name
+        for run, name in minutes.items()
+    }
     return _lengthen_equal(names, lambda run: f"{minutes[run]} {run[-_ID_TAIL:]}")
 
 
