@@ -34,7 +34,7 @@ _ASCII = "ox+#%@"
 class PlotPoint:
     """A point; ``low`` and ``high`` are the ends of its error bar.
 
-    A point apart is beside the line of its series, and does not widen the scale.
+    A point apart is not joined with its series, and does not widen the scale.
     """
 
     x: float | str
@@ -210,7 +210,7 @@ class Plot(Chart):
     def _draw_glyph(self, dots: Dots, stop: int) -> None:
         placed = self._points[stop]
         if placed.y > self._scales[1].high and stop != self.cursor:
-            return  # an arrow is there
+            return  # an arrow has its cell
         style = f"series-{placed.series % SERIES_COLOURS}"
         if stop == self.cursor:
             style += " cursor"
