@@ -34,6 +34,7 @@ class RunSummary:
         machine: Its machines and versions; None if the ranks have not reported them.
         note: The user's note.
         unreadable: The reason if it cannot be read; None if it can.
+        baseline_of: The run that a baseline was made of; None if this is a run.
     """
 
     folder: RunFolder
@@ -52,6 +53,7 @@ class RunSummary:
     machine: ComparedMachine | None = None
     note: RunNote = NO_NOTE
     unreadable: str | None = None
+    baseline_of: str | None = None
 
     def count_passed(self) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases; None if they are unknown."""

@@ -239,6 +239,7 @@ def make_baseline_run(baseline: BaselineFile, path: Path) -> RecordedRun:
         argv=(),
         duration_s=None,
         host=", ".join(_list_hosts(baseline)) or None,
+        baseline_of=baseline.run,
     )
     cases = {case.id: _make_case_part(case) for case in baseline.cases}
     made_of = (baseline.run, *baseline.runs)

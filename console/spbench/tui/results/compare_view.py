@@ -317,5 +317,5 @@ def build_heading(comparison: RunComparison) -> list[Content]:
 def _format_run(name: str, run: RunSummary) -> Content:
     host = f" on {run.host}" if run.host else ""
     if run.status == RunStatus.BASELINE:
-        return Content(f"{name}  {run.id}  baseline{host}")
+        return Content(f"{name}  {run.id}  baseline of {run.baseline_of}{host}")
     return Content.assemble(f"{name}  {run.id}  ", make_status_span(run.status), host)

@@ -17,7 +17,12 @@ from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
 from spbench.report.baselines.creation import make_baseline_run
-from spbench.report.baselines.files import baseline_path, load_baseline, load_baselines
+from spbench.report.baselines.files import (
+    baseline_path,
+    list_baseline_names,
+    load_baseline,
+    load_baselines,
+)
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.conditions import (
     describe_machine_differences,
@@ -59,6 +64,8 @@ class RunLibrary:
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
         self._times: OrderedDict[str, IterationTimes] = OrderedDict()
         self._load_lock = Lock()
+        self._baseline_stamps: tuple[tuple[str, FileStamp], ...] = ()
+        self._baseline_names: dict[str, str] = {}
         self.max_cached_times = MAX_CACHED_TIMES
 
     def summaries(self) -> list[RunSummary]:
@@ -75,11 +82,29 @@ class RunLibrary:
         """Compare a run with a baseline.
 
         Raises:
-            UsageError: The baseline does not exist or cannot be read.
+            UsageError: The baseline does not exist or cannot be read, or was made of only this run.
         """
-        return self.compare(
-            make_baseline_run(load_baseline(self.home, name), baseline_path(self.home, name)), b
+        baseline = make_baseline_run(load_baseline(self.home, name), baseline_path(self.home, name))
+        if set(baseline.made_of) == {b.summary.id}:
+            raise UsageError(
+                f"The baseline {name} was made of the run under the cursor: move to another run."
+            )
+        return self.compare(baseline, b)
+
+    def name_baselines(self) -> dict[str, str]:
+        """Return the names of the baselines that were made of runs, by the ids of the runs."""
+        stamps = tuple(
+            (name, file_stamp(baseline_path(self.home, name)))
+            for name in list_baseline_names(self.home)
         )
+        if stamps != self._baseline_stamps:  # baselines may be large
+            names: dict[str, list[str]] = {}
+            for name, baseline in load_baselines(self.home):
+                if not isinstance(baseline, UsageError):
+                    names.setdefault(baseline.run, []).append(name)
+            self._baseline_names = {run: ", ".join(listed) for run, listed in names.items()}
+            self._baseline_stamps = stamps
+        return self._baseline_names
 
     def baselines(self) -> list[tuple[str, str]]:
         """Return names of all baselines, each with its origin or a message on its error."""

@@ -107,14 +107,15 @@ both, a metric over runs, a metric over a swept parameter."""
 
     async def _poll(self) -> None:
         runs = await asyncio.to_thread(self._library.summaries)
+        baselines = await asyncio.to_thread(self._library.name_baselines)
         self._polled_at = time.monotonic()
         if not self.app.is_running:
             return
         has_running = any(run.status == RunStatus.RUNNING for run in runs)
-        is_changed = runs != self._runs
+        is_changed = runs != self._runs or baselines != self._pane.baselines
         if is_changed or has_running or not runs:
             self._runs = runs
-            self._pane.show_runs(runs)
+            self._pane.show_runs(runs, baselines)
         other_may_be_deleted = is_changed and self._view in (View.COMPARE, View.TIMES)
         if other_may_be_deleted or self._loader.needs(self._pane.selected_run()):
             self._reload()

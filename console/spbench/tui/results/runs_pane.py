@@ -65,6 +65,7 @@ class RunRows:
         self._now = 0.0
         self._names: Mapping[str, str] = {}
         self._marks: RunMarks = {}
+        self._baselines: Mapping[str, str] = {}
         self.has_marks = False
         self.marks_format = MarksFormat.FULL
         self.marked: str | None = None
@@ -74,13 +75,15 @@ class RunRows:
         runs: Sequence[RunSummary],
         now: float,
         marks: RunMarks | None = None,
+        baselines: Mapping[str, str] | None = None,
     ) -> None:
-        """Set the runs, the current time in seconds since the epoch, and the marks by run."""
+        """Set the runs, the time in seconds since the epoch, and marks and baselines by run."""
         self._runs = {run.id: run for run in runs}
         self._now = now
         self._names = name_starts({run.id: run.started for run in runs}, now)
         self._marks = marks or {}
-        self.has_marks = any(run.id in self._marks for run in runs)
+        self._baselines = baselines or {}
+        self.has_marks = any(run.id in self._marks or run.id in self._baselines for run in runs)
 
     def get_marks(self, run_id: str) -> Sequence[RunMark]:
         """Return the marks of a run."""
@@ -100,6 +103,7 @@ class RunRows:
             self._count_passed(run.id),
             run.id == self.marked,
             self._marks.get(run.id),
+            self._baselines.get(run.id),
             self.marks_format,
         )
 
@@ -138,8 +142,13 @@ class RunRows:
         """Return the cell of the marks; none if no run has any."""
         if not self.has_marks:
             return []
-        text = format_marks(self.get_marks(run.id), self.marks_format)
-        return [TableCell(text, "slow" if text else "")]  # an empty cell is not underlined
+        marks = format_marks(self.get_marks(run.id), self.marks_format)
+        names = self._baselines.get(run.id)
+        is_full = self.marks_format is MarksFormat.FULL
+        baseline = "" if names is None else f"baseline {names if is_full else ''}".rstrip()
+        text = ", ".join(filter(None, (marks, baseline)))
+        style = "slow" if marks else "accent"
+        return [TableCell(text, style if text else "")]  # an empty cell is not underlined
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
         """Return a key that sorts runs with the most failed cases first."""
@@ -166,13 +175,14 @@ class RunsPane(FilterPane):
     Attributes:
         shown: The runs that match the filter, the newest first.
         marks: The marks of all runs.
+        baselines: The names of baselines by the runs that they were made of.
     """
 
     HELP = """\
 The recorded runs, the newest first; … is one that is still running. A cursor on the newest run
 moves to each newer one.
 marks: ! fault: made with a planted fault. ≠ other machine, ≠ other versions: the hosts, or the MPI
-library or torch, differ from those of the newest run of the suite.
+library or torch, differ from those of the newest run of the suite. baseline: one was made of it.
 A run is shown if its id, suite, status, host, marks or note have all words of the filter.
 suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine and
 mark:versions select exactly these, and since:2026-11-01 runs from that day on. Space marks a run as
@@ -199,6 +209,7 @@ cursor."""
         self._loaded: RecordedRun | None = None
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
+        self.baselines: Mapping[str, str] = {}
 
     def compose(self) -> ComposeResult:
         yield Input(
@@ -225,10 +236,11 @@ cursor."""
         key = self.table.cursor_key
         return next((run for run in self.shown if run.id == key), None)
 
-    def show_runs(self, runs: Sequence[RunSummary]) -> None:
+    def show_runs(self, runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> None:
         """Show the current runs, the newest first; a cursor on the newest run follows."""
         is_on_newest = self._is_on_newest()
         self._all = runs
+        self.baselines = baselines
         if self.marked is not None and all(run.id != self.marked for run in runs):
             self._rows.marked = None  # it was deleted
         self._select(self.query_one(Input).value)
@@ -299,7 +311,7 @@ cursor."""
             error_message = str(error)
             self.shown = select_runs(self._all, self._filter, self.marks)
         self._show_message(error_message or self._explain_empty(text), bool(error_message))
-        self._rows.show(self.shown, time.time(), self.marks)
+        self._rows.show(self.shown, time.time(), self.marks, self.baselines)
         self.table.set_rows(self._rows)
         self._fit_columns()
         self.show_details(self._loaded)
