@@ -179,14 +179,15 @@ def test_slowness_steps_rise_with_the_ratio():
 async def test_bar_heights_follow_the_counts():
     chart = HistogramChart()
     chart.update([0, 1, 2, 3, 4], [0, 2, 16, 1], "ms", {"median": 2.5, "p95": 2.9})
-    async with ChartApp(chart).run_test(size=(40, 4)) as pilot:
+    async with ChartApp(chart).run_test(size=(43, 4)) as pilot:
         await pilot.pause()
         upper, lower, axis, caption = render_lines(chart)
-        assert upper == " " * 20 + "█" * 10
-        assert lower == " " * 10 + "▂" * 10 + "█" * 10 + "▁" * 10
-        assert axis.startswith("0─")
+        # The count and the axis, then bars of 9 cells with a gap.
+        assert upper == "16┤" + " " * 20 + "█" * 9
+        assert lower.replace(" ", "") == "│" + "▂" * 9 + "█" * 9 + "▁" * 10
+        assert axis.startswith("   0─")
         assert axis.endswith("─4.00 ms")
-        assert axis.index("▲median") in range(20, 30)
+        assert axis.index("▲median") in range(23, 33)
         assert caption == "median 2.50 ms, p95 2.90 ms"
 
 
@@ -216,18 +217,23 @@ async def test_single_sample_among_thousands_is_visible():
     chart.update(list(range(11)), [9000, *[0] * 8, 1], "")
     async with ChartApp(chart).run_test(size=(200, 60)) as pilot:
         await pilot.pause()
-        assert render_lines(chart)[57] == "#" * 20 + " " * 160 + "." * 20
+        assert render_lines(chart)[57] == "    |" + "#" * 19 + " " * 157 + "." * 19
         assert chart.render_line(58).text.isascii()
 
 
 async def test_bar_height_is_limited():
     chart = HistogramChart()
-    chart.update([0, 1, 2, 3], [1, 9, 1], "ms")
+    chart.update([0, 1, 2, 3], [1, 90, 1], "ms")
     async with ChartApp(chart).run_test(size=(80, 60)) as pilot:
         await pilot.pause()
         bars = [line for line in render_lines(chart) if "█" in line]
         assert len(bars) == MAX_BAR_LINES
         assert render_lines(chart)[-3] == bars[-1]
+        chart.update([0, 1, 2, 3], [1, 5, 1], "ms", quantiles={"median": 1.5, "p95": 3.0})
+        await pilot.pause()
+        lines = render_lines(chart)
+        assert sum("█" in line for line in lines) == 10
+        assert lines[1].split() == ["p95", "3.00", "ms", "2.00x", "the", "median"]
 
 
 async def test_empty_chart_says_so():

@@ -56,7 +56,7 @@ def test_row_has_each_value_with_its_unit():
     gpus, rows = make_rows(make_reading())
     gpus.assign(3, "node01", "0000:00:00.0")
     row = read_row(rows, ("node01", 0))
-    assert row["utilization"].endswith("█  97 %")
+    assert row["utilization"].endswith("▇  97 %")
     del row["utilization"]
     assert row == {
         "host": "node01",

@@ -19,7 +19,7 @@ from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
 SERIES_COLOURS = 6
 """Number of series with different colours; further series start again with the first colour."""
 _STYLE_NAMES = (
-    *("title", "axis", "text", "line", "over", "limit", "mark", "cursor", "failed", "none"),
+    *("title", "axis", "text", "line", "bar", "over", "limit", "mark", "cursor", "failed", "none"),
     "filled",
     *(f"step-{step}" for step in range(4)),
     *(f"series-{series}" for series in range(SERIES_COLOURS)),
@@ -59,6 +59,7 @@ class Chart(Widget, can_focus=True):
         &:focus > .chart--title { text-style: bold underline; }
         & > .chart--axis { color: $text-muted; }
         & > .chart--line { color: $text-primary; }
+        & > .chart--bar { color: $primary 70%; }
         & > .chart--over { color: $text-error; text-style: bold; }
         & > .chart--limit { color: $text-warning; }
         & > .chart--mark { color: $text-accent; text-style: bold; }

@@ -69,7 +69,7 @@ def choose_slowness_mark(
 
 
 def render_slowness_legend(width: int, *, ascii: bool = False) -> list[Piece]:
-    """Return the glyphs of `choose_slowness_mark` in their colours, each with its word.
+    """Return the coloured glyphs of `choose_slowness_mark`, each with its word.
 
     Glyphs that do not fit into the width are left out.
     """

@@ -16,6 +16,7 @@ from spbench.record.number_formatting import (
 )
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
+from spbench.tui.widgets.glyphs import format_ratio
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 from spbench_core.number_text import format_quantity
 
@@ -23,8 +24,14 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
 MIN_SAMPLES_FOR_BARS = 3
 """Fewer samples are listed instead of drawn."""
-MAX_BAR_LINES = 32
+MAX_BAR_LINES = 12
 """Lines of the highest bar; higher bars would show no more detail of a distribution."""
+MIN_BAR_LINES = 3
+_VALUE_WIDTH = 12
+MIN_GAP_WIDTH = 3
+"""Cells of a bin from which the last one is left free, so that bars do not melt together."""
+MIN_AXIS_WIDTH = 24
+"""Cells of the chart from which the counts are at its left."""
 
 
 class HistogramChart(Chart):
@@ -41,6 +48,7 @@ class HistogramChart(Chart):
     _counts: Sequence[int] = ()
     _unit = ""
     _marks: Mapping[str, float] = {}
+    _quantiles: Mapping[str, float] = {}
     _few: Sequence[float] = ()
     _above_range = 0
     _largest = 0.0
@@ -57,6 +65,7 @@ class HistogramChart(Chart):
         above_range: int = 0,
         largest: float = 0.0,
         log: bool = False,
+        quantiles: Mapping[str, float] | None = None,
     ) -> None:
         """Show other samples.
 
@@ -69,6 +78,7 @@ class HistogramChart(Chart):
             above_range: Number of samples beyond the last edge.
             largest: The largest of these samples.
             log: Whether the bins have equal ratios.
+            quantiles: Values by name that are listed where lines are free.
 
         Raises:
             ValueError: The numbers of edges and counts do not match.
@@ -80,6 +90,7 @@ class HistogramChart(Chart):
         self._counts = tuple(counts)
         self._unit = scale.unit
         self._marks = {name: scale.convert(value) for name, value in (marks or {}).items()}
+        self._quantiles = {name: scale.convert(value) for name, value in (quantiles or {}).items()}
         self._few = tuple(map(scale.convert, few))
         self._above_range = above_range
         self._largest = scale.convert(largest)
@@ -92,11 +103,15 @@ class HistogramChart(Chart):
 
     def stride(self) -> int:
         """Return the smallest number of bins in a cell."""
-        return max(1, self.count_stops() // max(1, self.size.width))
+        return max(1, self.count_stops() // self._measure_bars_width(self.size.width))
 
     def find_stop(self, offset: Offset) -> int | None:
         """Return the first bin of a cell's column."""
-        return self._find_bins(offset.x, self.size.width).start if self.count_stops() else None
+        if not self.count_stops():
+            return None
+        width = self._measure_bars_width(self.size.width)
+        x = max(0, offset.x - (self.size.width - width))
+        return self._find_bins(min(x, width - 1), width).start
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return bars, axis and summary, as far as the lines suffice for the three."""
@@ -108,10 +123,47 @@ class HistogramChart(Chart):
         if height == 1:
             return [summary]
         available = height - (2 if height > 2 else 1)
-        rows = min(available, MAX_BAR_LINES)
-        above: list[list[Piece]] = [[] for _ in range(available - rows)]
-        axis = [self._render_axis(width)] if height > 2 else []
-        return [*above, *self._render_bars(width, rows), *axis, summary]
+        # At most two lines for each sample, so that few samples are not a wall.
+        rows = min(available, MAX_BAR_LINES, max(MIN_BAR_LINES, 2 * max(self._counts)))
+        bars_width = self._measure_bars_width(width)
+        bars = self._render_bars(bars_width, rows)
+        margin = width - bars_width
+        if margin:
+            bars = self._add_counts(bars, margin)
+        axis: list[list[Piece]] = []
+        if height > 2:
+            axis = [[(" " * margin, "axis"), *self._render_axis(bars_width)]]
+        above = self._render_quantiles(width, available - rows)
+        return [*above, *bars, *axis, summary]
+
+    def _render_quantiles(self, width: int, lines: int) -> list[list[Piece]]:
+        """Return as many free lines, with the quantiles at their top if all fit."""
+        rows: list[list[Piece]] = []
+        if self._quantiles and lines > len(self._quantiles):
+            names_width = max(map(cell_width, self._quantiles))
+            median = self._quantiles.get("median", 0.0)
+            for name, value in self._quantiles.items():
+                text = fit(self._format(value), _VALUE_WIDTH, "right")
+                ratio = f"   {format_ratio(value / median)}" if median > 0 else ""
+                label = (fit(name, names_width), "axis")
+                rows.append([label, (fit(text + ratio, max(1, width - names_width)), "text")])
+        return [*rows, *([] for _ in range(lines - len(rows)))]
+
+    def _measure_bars_width(self, width: int) -> int:
+        """Return the cells of the bars, right of the counts."""
+        if width < MIN_AXIS_WIDTH or not self._counts:
+            return max(1, width)
+        return width - len(str(max(self._counts))) - 1
+
+    def _add_counts(self, bars: Sequence[Sequence[Piece]], margin: int) -> list[list[Piece]]:
+        """Return the lines of the bars with the largest count and its half at their left."""
+        label_by_row = _choose_counts(max(self._counts), len(bars))
+        lines = []
+        for row, line in zip(reversed(range(len(bars))), bars, strict=True):
+            label = label_by_row.get(row, "")
+            end = "|" if self.ascii else "│┤"[bool(label)]
+            lines.append([(fit(label, margin - 1, "right") + end, "axis"), *line])
+        return lines
 
     def _find_bins(self, x: int, width: int) -> range:
         """Return the bins in a column of cells."""
@@ -131,7 +183,9 @@ class HistogramChart(Chart):
                 max(round(mean_count * rows * steps_per_row / max_count), 1) if mean_count else 0
             )
             selected = self.cursor is not None and self.cursor in bins
-            bars.append((height_in_steps, "mark" if selected else "line"))
+            if self._is_gap(x, width):
+                height_in_steps = 0
+            bars.append((height_in_steps, "mark" if selected else "bar"))
         return [
             [
                 (glyphs[max(0, min(steps_per_row, height_in_steps - row * steps_per_row))], style)
@@ -139,6 +193,12 @@ class HistogramChart(Chart):
             ]
             for row in reversed(range(rows))
         ]
+
+    def _is_gap(self, x: int, width: int) -> bool:
+        """Return whether a column of cells is the gap between two bars."""
+        if width < MIN_GAP_WIDTH * self.count_stops() or x + 1 == width:
+            return False
+        return self._find_bins(x, width) != self._find_bins(x + 1, width)
 
     def _render_axis(self, width: int) -> list[Piece]:
         """Return the smallest and the largest value, with the marks that fit between them."""
@@ -193,6 +253,16 @@ class HistogramChart(Chart):
 
     def _format(self, value: float) -> str:
         return format_value(value, self._unit)
+
+
+def _choose_counts(largest: int, rows: int) -> dict[int, str]:
+    """Return the largest count, and its half if that is exactly at a row, by row from below."""
+    if rows < 2:
+        return {rows - 1: str(largest)}
+    label_by_row = {rows - 1: str(largest)}
+    if rows >= 4 and rows % 2 == 0 and largest % 2 == 0:
+        label_by_row[rows // 2 - 1] = str(largest // 2)
+    return label_by_row
 
 
 def describe_few(values: Sequence[float], unit: str) -> str:

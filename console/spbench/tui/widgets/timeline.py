@@ -15,12 +15,14 @@ from spbench.stats.summary import median
 from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
-from spbench.tui.widgets.histogram import MAX_BAR_LINES, describe_few
+from spbench.tui.widgets.histogram import describe_few
 from spbench.tui.widgets.text import join_fitting
 from spbench_core.number_text import format_quantity
 
 MIN_JOINED_VALUES = 3
 """Smallest number of values that are joined by a line; two points are not a trend."""
+_MAX_ROWS = 32
+"""Lines of the graph; more would show no more detail."""
 _MIN_ROWS_FOR_X_AXIS = 6
 """Lines of the graph from which the x axis has numbers."""
 _MAX_LIMIT_RATIO = 4
@@ -132,7 +134,7 @@ class TimelineChart(Chart):
         available = height - (2 if has_title else 1)
         has_x_axis = self._has_x_axis(available)
         available -= has_x_axis
-        rows = min(available, MAX_BAR_LINES)
+        rows = min(available, _MAX_ROWS)
         above: list[list[Piece]] = [[] for _ in range(available - rows)]
         scale = self._choose_scale(present)
         graph = self._draw_graph(scale, self._measure_graph_width(), rows)
@@ -147,7 +149,7 @@ class TimelineChart(Chart):
         present = [value for value in self._values if value is not None]
         available = self.size.height - (2 if self._title else 1)
         available -= self._has_x_axis(available)
-        rows = max(1, min(MAX_BAR_LINES, available))
+        rows = max(1, min(_MAX_ROWS, available))
         label_width = measure_label_width(self._choose_scale(present), rows, self.size.width)
         return max(1, self.size.width - label_width)
 

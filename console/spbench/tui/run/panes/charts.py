@@ -34,6 +34,7 @@ MAX_BINS = 60
 MAX_RANK_BARS = 24
 """Most ranks with a bar in the details of a case."""
 _PERCENTILES = {"p95": 0.95, "p99": 0.99}
+_QUANTILES = {"smallest": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, **_PERCENTILES}
 _FOLDS = {
     "max": "largest of all ranks",
     "min": "smallest of all ranks",
@@ -104,11 +105,13 @@ class HistogramPane(ChartPane):
         bins = make_bins(live.values, _choose_bin_count(len(live), chart.size.width), log=log)
         value_by_mark = {"median": live.median()}
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
+        quantiles = {name: live.values.percentile(part) for name, part in _QUANTILES.items()}
         chart.update(
             bins.edges,
             bins.counts,
             unit,
             value_by_mark,
+            quantiles={**quantiles, "largest": live.values.largest},
             above_range=bins.above_range,
             largest=live.values.largest,
             log=log,
