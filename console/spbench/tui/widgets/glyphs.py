@@ -8,7 +8,7 @@ from spbench.record.number_formatting import format_factor
 from spbench.tui.widgets.dots import Piece
 
 BLOCKS = "▁▂▃▄▅▆▇"
-"""Bars by height; none fills its cell, so that bars in neighbouring rows stay apart."""
+"""Bars by height; none fills its cell, so that there is a gap between rows of a table."""
 _STEPS = "░▒▓█"
 _STEPS_ASCII = "-+*#"
 _FAILED = "✗"

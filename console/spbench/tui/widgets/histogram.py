@@ -256,7 +256,7 @@ class HistogramChart(Chart):
 
 
 def _choose_counts(largest: int, rows: int) -> dict[int, str]:
-    """Return the largest count, and its half if that is exactly at a row, by row from below."""
+    """Return the largest count and, if it is exactly at a row, its half, by row."""
     if rows < 2:
         return {rows - 1: str(largest)}
     label_by_row = {rows - 1: str(largest)}
