@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from spbench.record.number_formatting import NOISY, format_status, format_time, format_value
+from spbench.record.planted_faults import FaultOutcome
 from spbench.tui.widgets.table_columns import TableCell
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
@@ -30,13 +31,19 @@ def name_readings(subject: str, *, ended: bool) -> str:
 
 
 def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:
-    """Return a status with symbol and colour, and a sign if the times are noisy."""
+    """Return a status with symbol and colour, and a sign if the times are noisy.
+
+    A noticed planted fault has a colour of its own, since the case did what the user wanted.
+    """
     shown_text = format_status(status, text)
-    return TableCell(f"{shown_text} {NOISY}" if noisy else shown_text, _STYLES.get(status, status))
+    style = "accent" if text == FaultOutcome.NOTICED else _STYLES.get(status, status)
+    return TableCell(f"{shown_text} {NOISY}" if noisy else shown_text, style)
 
 
 def make_status_span(status: str, text: str = "") -> tuple[str, str]:
     """Return a status with its symbol, and its colour."""
+    if text == FaultOutcome.NOTICED:
+        return format_status(status, text), "$text-accent"
     return format_status(status, text), STATUS_COLOURS.get(status, "$text-muted")
 
 

@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
+from spbench.record.planted_faults import FaultOutcome
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_case_facts
@@ -279,7 +280,9 @@ def _summarize(run: RecordedRun) -> Content:
 
 
 def format_case_counts(run: RecordedRun) -> str:
-    """Return ``4 cases, 3 passed``."""
+    """Return ``4 cases, 3 passed, 1 fault noticed``."""
     count = len(run.cases)
     passed = sum(c.status == CaseStatus.PASSED for c in run.cases.values())
-    return f"{format_quantity(count, 'case')}, {passed} passed"
+    noticed = sum(case.status_text == FaultOutcome.NOTICED for case in run.cases.values())
+    counts = f"{format_quantity(count, 'case')}, {passed} passed"
+    return f"{counts}, {noticed} {FaultOutcome.NOTICED}" if noticed else counts

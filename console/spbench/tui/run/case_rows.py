@@ -10,6 +10,7 @@ from typing import Any
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.noise import describe_case_noise, is_disturbed
+from spbench.record.planted_faults import find_fault_outcome
 from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
@@ -67,6 +68,7 @@ class CaseRow:
     is_preliminary: bool
     reference: float | None
     checks: tuple[int, int]
+    status_text: str = ""
     noisy: bool = False
     disturbed: bool = False
 
@@ -89,7 +91,7 @@ class CaseRow:
         if self.has_slow_reference:
             efficiency = "> 200 %"
         return [
-            make_status_cell(self.status, noisy=self.noisy),
+            make_status_cell(self.status, self.status_text, noisy=self.noisy),
             drop_parameter_names(self.id) if self.short_id else self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
@@ -205,6 +207,7 @@ class RunCaseRows:
             is_preliminary=running and not self._feed.ended,
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
             checks=case.check_counts,
+            status_text="" if running else find_fault_outcome(case.execution.reason) or "",
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )
