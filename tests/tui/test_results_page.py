@@ -135,9 +135,9 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         await wait_for_comparison(pilot, "20010101", "20010102")
         await wait_until(pilot, lambda: find_line(app, "? not judged "))
         assert "…" not in read_screen(app).partition("outcome")[2]
-        reason = "time of made[width=1,mode=a]: too few launches (1 in a, 1 in b, 5 per side"
+        reason = "too few launches (1 in a, 1 in b, 5 per side"
         assert reason in read_widget(app, "#remarks")
-        await wait_until(pilot, lambda: "too few launches" in read_screen(app))
+        await wait_until(pilot, lambda: "launches (1 in a, 1 in b" in read_screen(app))
         notes = page.query_one("#notes")
         await pilot.press("tab", "tab")
         if page._views.compare.has_class("-with-chart"):
@@ -147,6 +147,16 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
             await wait_until(pilot, lambda: notes.size.height > 3)
         await pilot.press("end")
         await wait_until(pilot, lambda: "only if its ratio is beyond" in read_screen(app))
+
+
+async def test_large_ratio_that_is_not_judged_is_named(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("end", "space", "up", "c")
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        remark = "about 2.00x slower, not judged: too few launches"
+        await wait_until(pilot, lambda: remark in read_widget(app, "#remarks"))
 
 
 async def test_comparison_warns_of_a_planted_fault(tmp_path, home):

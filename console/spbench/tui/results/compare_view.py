@@ -12,6 +12,7 @@ from textual.events import Resize
 from textual.message import Message
 from textual.widgets import Static
 
+from spbench.record.number_formatting import format_factor
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import HEADLINE, RunComparison
 from spbench.report.comparison.notes import (
@@ -54,6 +55,8 @@ _STYLES = {
     OutcomeLabel.NOT_JUDGED: "accent",
 }
 _LABELS = list(OutcomeLabel)
+_LARGE_FACTOR = 2
+"""The ratio from which the reason why a case is not judged names it."""
 MIN_HEIGHT_WITH_CHART = 26
 """Lines of the view from which the chart is below the table."""
 NO_COMPARISON = (
@@ -131,7 +134,7 @@ class CompareRows:
             return row.pair.id
         title = f"{row.metric} of {row.pair.id}"
         if row.row.metric == HEADLINE and row.pair.id in self._reasons:
-            return f"{title}: {self._reasons[row.pair.id]}"
+            return f"{title}: {_describe_factor(row)}{self._reasons[row.pair.id]}"
         parts = [title]
         if row.interval:
             parts.append(f"95 % interval of b/a {row.interval}")
@@ -294,6 +297,18 @@ notes, which then have more lines; up and down scroll them."""
             lines += [self.rows.describe(self.table.cursor_key)]
             lines += self._notes
         self.query_one("#remarks", Static).update("\n".join(filter(None, lines)))
+
+
+def _describe_factor(row: ComparedRow) -> str:
+    """Return ``about 180x slower, not judged: `` for a large ratio that was not judged."""
+    ratio = row.row.ratio if row.row else None
+    if row.label is not OutcomeLabel.NOT_JUDGED or not ratio:
+        return ""
+    factor = max(ratio, 1 / ratio)
+    if factor < _LARGE_FACTOR:
+        return ""
+    word = "slower" if ratio > 1 else "faster"
+    return f"about {format_factor(factor)} {word}, not judged: "
 
 
 def _make_value_cell(text: str) -> TableCell:
