@@ -68,10 +68,8 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         page = await wait_for_run(pilot)
         await pilot.press("end")
         await wait_until(pilot, lambda: page._views.cases.run.summary.id.startswith("20010101"))
-        await open_dialog(pilot, "b", Confirm)
+        await open_dialog(pilot, "b")
         await wait_until(pilot, lambda: "There is no baseline yet" in read_screen(app))
-        await pilot.press("y")
-        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         await submit_text(pilot, "last")
         await wait_until(pilot, lambda: "✗ 'last' cannot name a baseline" in read_screen(app))
         await submit_text(pilot, "")
@@ -93,6 +91,17 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         await wait_for_comparison(pilot, "main", "20010103")
         await pilot.press("c")
         await wait_for_comparison(pilot, "20010102", "20010103")
+
+
+async def test_first_baseline_is_offered_of_the_newest_passed_run(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
+        page = await wait_for_run(pilot)
+        assert page._pane.selected_run().status == "failed"
+        await open_dialog(pilot, "b")
+        await submit_text(pilot, "main")
+        await wait_until(pilot, lambda: has_notification(app, "6 cases of 20010102"))
+        assert load_baseline(home, "main").run.startswith("20010102")
 
 
 async def test_making_a_baseline_of_a_failed_run_asks(tmp_path, home):

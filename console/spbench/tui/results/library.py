@@ -92,7 +92,7 @@ class RunLibrary:
         return self.compare(baseline, b)
 
     def name_baselines(self) -> dict[str, str]:
-        """Return the names of the baselines that were made of runs, by the ids of the runs."""
+        """Return the names of baselines by the runs that they were made of."""
         stamps = tuple(
             (name, file_stamp(baseline_path(self.home, name)))
             for name in list_baseline_names(self.home)

@@ -218,7 +218,9 @@ both, a metric over runs, a metric over a swept parameter."""
     async def _choose_baseline(self) -> None:
         baselines = await asyncio.to_thread(self._library.baselines)
         if not baselines:
-            self._change(self._changes.offer_first_baseline)
+            run = self._get_selected_run()
+            if run:
+                await self._changes.offer_first_baseline(run, self._runs)
             return
         chooser = Chooser("Compare with", [Choice(name, origin) for name, origin in baselines])
         name = await self.app.push_screen_wait(chooser)

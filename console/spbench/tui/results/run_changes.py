@@ -14,6 +14,7 @@ from spbench.record.runs.notes import RunNote, parse_note, write_note
 from spbench.record.runs.prune import OldRun, find_old_runs, remove_run
 from spbench.report.baselines.creation import fault_warnings, launch_warnings, make_baseline
 from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
+from spbench.report.previous_times import list_runs_of_suite
 from spbench.report.recorded import load_run
 from spbench.tui.advice import name_keys
 from spbench.tui.dialogs import AskLine
@@ -47,14 +48,29 @@ class RunChanges:
             await asyncio.to_thread(write_note, run.folder, note)
             self._on_change()
 
-    async def offer_first_baseline(self, run: RunSummary) -> None:
-        """Offer to make the first baseline, of a run."""
+    async def offer_first_baseline(self, run: RunSummary, runs: Sequence[RunSummary]) -> None:
+        """Offer to make the first baseline of a run, or of a better one of its suite.
+
+        Args:
+            run: The run under the cursor.
+            runs: All runs, the newest first.
+        """
         if self._page.context.readonly:
             self._page.app.notify("there is no baseline yet", severity="warning")
             return
-        question = f"There is no baseline yet. Make one of {run.id} now?"
-        if await self._page.confirm(question, "Make", "Cancel"):
-            await self.save_baseline(run)
+        candidates = [run, *list_runs_of_suite(runs, run)]
+        sound = (
+            other for other in candidates if other.status == RunStatus.PASSED and not other.faults
+        )
+        chosen = next(sound, None)
+        if chosen is None:
+            self._page.show_error(
+                f"no run of {run.suite} passed without a planted fault, so that there is none to "
+                f"compare with; B makes a baseline of {run.id} nevertheless"
+            )
+            return
+        why = "" if chosen is run else f", the newest run of {run.suite} that passed"
+        await self._name_and_save(chosen, f"There is no baseline yet. Make one of {chosen.id}{why}")
 
     async def save_baseline(self, run: RunSummary) -> None:
         """Save a baseline of a run under a name that the user enters.
@@ -66,8 +82,9 @@ class RunChanges:
             question = f"{doubt} Make a baseline of it anyway?"
             if not await self._page.confirm(question, "Make", "Cancel"):
                 return
-        question = f"Name of the baseline that {run.id} becomes"
+        await self._name_and_save(run, f"Name of the baseline that {run.id} becomes")
 
+    async def _name_and_save(self, run: RunSummary, question: str) -> None:
         def parse(line: str) -> tuple[str, Path]:
             return line, baseline_path(self._home, line)
 

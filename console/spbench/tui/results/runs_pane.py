@@ -77,7 +77,7 @@ class RunRows:
         marks: RunMarks | None = None,
         baselines: Mapping[str, str] | None = None,
     ) -> None:
-        """Set the runs, the time in seconds since the epoch, and marks and baselines by run."""
+        """Set the runs, the current time, and the marks and baselines by run."""
         self._runs = {run.id: run for run in runs}
         self._now = now
         self._names = name_starts({run.id: run.started for run in runs}, now)
