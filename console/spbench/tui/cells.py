@@ -33,7 +33,7 @@ def name_readings(subject: str, *, ended: bool) -> str:
 def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:
     """Return a status with symbol and colour, and a sign if the times are noisy.
 
-    A noticed planted fault has a colour of its own, since the case did what the user wanted.
+    A noticed planted fault has another colour than failures, since the user expects it.
     """
     shown_text = format_status(status, text)
     style = "accent" if text == FaultOutcome.NOTICED else _STYLES.get(status, status)

@@ -300,7 +300,7 @@ notes, which then have more lines; up and down scroll them."""
 
 
 def _describe_factor(row: ComparedRow) -> str:
-    """Return ``about 180x slower, not judged: `` for a large ratio that was not judged."""
+    """Return ``about 180x slower, not judged: `` for a large ratio, or nothing."""
     ratio = row.row.ratio if row.row else None
     if row.label is not OutcomeLabel.NOT_JUDGED or not ratio:
         return ""

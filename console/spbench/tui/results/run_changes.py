@@ -69,8 +69,10 @@ class RunChanges:
                 f"compare with; B makes a baseline of {run.id} nevertheless"
             )
             return
-        why = "" if chosen is run else f", the newest run of {run.suite} that passed"
-        await self._name_and_save(chosen, f"There is no baseline yet. Make one of {chosen.id}{why}")
+        remark = "" if chosen is run else f", the newest run of {run.suite} that passed"
+        await self._name_and_save(
+            chosen, f"There is no baseline yet. Make one of {chosen.id}{remark}"
+        )
 
     async def save_baseline(self, run: RunSummary) -> None:
         """Save a baseline of a run under a name that the user enters.
