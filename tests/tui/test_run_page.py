@@ -1028,6 +1028,29 @@ async def test_each_job_shows_its_own_ranks(open_run):
         await run.wait_for_texts("node03")
 
 
+async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
+    events = [
+        make.run_start(describe_synthetic_case(repeat=3)),
+        make.job_start("warp", np=4),
+        *(make.rank_event("ready", rank, host=host) for rank, host in enumerate(HOSTS)),
+        *(make.rank_event("case_start", rank, case="warp") for rank in range(4)),
+    ]
+    async with open_run(MEDIUM_SIZE, events) as run:
+        await run.wait_for_texts("no samples so far")
+        run.source.send(
+            make.rank_event("progress", 0, case="warp", phase="check", done=12, total=19)
+        )
+        await run.wait_for_texts("no samples so far: check 63 %")
+        ends = [make.rank_event("case_end", rank, case="warp") for rank in range(4)]
+        run.source.send(*make_samples([[2.0, 2.1, 7.25]] * 4), *ends, make.job_end())
+        run.source.send(make.job_start("warp", np=4, job=2))
+        run.source.send(*(make.rank_event("ready", rank, host="node09") for rank in range(4)))
+        await run.wait_for_texts("job 2: 4 ranks", "Ranks of warp", "7.25 ms")
+        await run.wait_until(lambda: run.remark("ranks") == "1 of 3 launches")
+        assert "node09" not in read_screen(run.app)  # a rank of the next launch
+        await run.wait_until(lambda: "no samples" not in read_screen(run.app))
+
+
 async def test_selection_during_an_update_is_kept(open_run):
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_until(lambda: run.table("cases").cursor_key == "warp")

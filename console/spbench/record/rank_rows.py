@@ -74,6 +74,7 @@ class RankRows:
         self._rows: dict[int, tuple[int, RankRow]] = {}
         self._started_cases: set[str] = set()
         self._case: CaseState | None = None
+        self._newest_case_id: str | None = None
         self._medians: dict[int, float] = {}
         self._typical: float | None = None
         self._comparison: RankComparison | None = None
@@ -104,6 +105,13 @@ class RankRows:
     def case(self) -> CaseState | None:
         """The case in which ranks are compared, which is the one that was started last."""
         return self._case
+
+    @property
+    def newest_case(self) -> CaseState | None:
+        """The case that was started last, also while the next launch has started none."""
+        if self._newest_case_id is None:
+            return self._case
+        return self._state.cases.get(self._newest_case_id)  # a retry replaces its state
 
     def ranks(self) -> Sequence[int]:
         """Return the numbers of the current job's ranks, in order."""
@@ -210,6 +218,7 @@ class RankRows:
     def _select_case(self, case: CaseState | None) -> None:
         if case is not None:
             self._started_cases.add(case.id)
+            self._newest_case_id = case.id
         self._case = case
         self._coordinate_names = None
         self._comparison = RankComparison(case.identity) if case is not None else None

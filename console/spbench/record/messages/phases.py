@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from spbench.record.case_state import CaseState
 from spbench.record.number_formatting import format_whole_seconds
 from spbench.record.run_parts import JobState, RankState
 from spbench.record.state import RunState
@@ -86,6 +87,13 @@ def describe_phase(state: RunState, now: float) -> str:
     if seconds is None or seconds <= _MAX_HIDDEN_SECONDS:
         return phase
     return f"{phase}, phase ends in {format_whole_seconds(seconds)}"
+
+
+def describe_finished_launches(case: CaseState) -> str:
+    """Return ``1 of 3 launches``; empty unless the case has more than one repeat."""
+    if case.repeats < 2:
+        return ""
+    return f"{len(case.measured.ended) // case.identity.np} of {case.repeats} launches"
 
 
 def estimate_phase_seconds(state: RunState, now: float) -> float | None:

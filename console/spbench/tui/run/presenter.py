@@ -254,7 +254,8 @@ class RunPresenter:
         self._show_table(self.ranks, source, source.columns)
         self._source = source
         match_text = f"{self.ranks.match_count} of {self.ranks.row_count} match"
-        remark = f"{match_text} {self.ranks.filter!r}" if self.ranks.filter else ""
+        launches = self.selection.describe_launches()
+        remark = f"{match_text} {self.ranks.filter!r}" if self.ranks.filter else launches
         pane = self._body.query_one("#ranks-pane", Pane)
         pane.set_title(f"Ranks of {source.case.id}" if source.case else "Ranks")
         pane.set_remark(remark)
@@ -305,7 +306,7 @@ class RunPresenter:
         if not pane.is_on_screen:
             return
         if samples is None or metric is None:
-            pane.clear()
+            pane.clear(self.selection.describe_missing_samples())
         else:
             pane.show(samples, metric, self.selection.rank)
 

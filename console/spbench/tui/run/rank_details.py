@@ -42,7 +42,7 @@ def describe_process(facts: RankFacts) -> str:
 def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
-    live = selection.feed.state.ranks.get(rank) if case is selection.running_case else None
+    live = selection.feed.state.ranks.get(rank) if case is selection.feed.rows.case else None
     bars = build_rank_bars(case, rank) if case else []
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None

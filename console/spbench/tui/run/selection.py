@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from time import monotonic
 
 from spbench.record.case_state import CaseState
+from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_computation import CaseComputation
@@ -46,18 +47,19 @@ class RunSelection:
         self._hosts: tuple[int, list[str]] = (0, [])
         self._live_slowness: tuple[float, CaseState | None, Mapping[str, float]]
         self._live_slowness = (-math.inf, None, {})
+        self._slowness_between_launches: dict[str, Mapping[str, float]] = {}
         self.rank: int | None = None
         self.follows_running = True
         self._case_id: str | None = None
         self._metric = "time_ms"
         self._live = LiveRanks(feed)
-        self._recorded: tuple[CaseStatus, RecordedRanks] | None = None
+        self._recorded: tuple[Hashable, RecordedRanks] | None = None
         self._samples_cache = SamplesCache()
 
     @property
     def running_case(self) -> CaseState | None:
         """The running case, or the one that was started last."""
-        return self.feed.rows.case
+        return self.feed.rows.newest_case
 
     @property
     def case(self) -> CaseState | None:
@@ -75,16 +77,33 @@ class RunSelection:
     def ranks(self) -> RankSource:
         """The live or recorded ranks of the case that is shown."""
         case = self.case
-        if case is None or case is self.running_case:
+        has_not_begun = case is self.running_case and case is not None and not case.measured.ranks
+        if case is None or case is self.feed.rows.case or has_not_begun:
             return self._live
+        # Each launch of a case adds times to it.
+        version = (case.status, len(case.measured.ended), len(case.measured.jobs))
         if self._recorded is not None:
-            status, ranks = self._recorded
+            recorded_version, ranks = self._recorded
             # A retry replaces the state of the case.
-            if ranks.case is case and status == case.status:
+            if ranks.case is case and recorded_version == version:
                 return ranks
         ranks = RecordedRanks(case)
-        self._recorded = case.status, ranks
+        self._recorded = version, ranks
         return ranks
+
+    def describe_launches(self) -> str:
+        """Return which launches the shown ranks come from, while more of them follow."""
+        case = self.ranks.case
+        if case is None or case is self.feed.rows.case or case.status != CaseStatus.RUNNING:
+            return ""
+        return describe_finished_launches(case)
+
+    def describe_missing_samples(self) -> str:
+        """Return why the shown case has no samples: its phase while it runs."""
+        if self.feed.ended or self.case is not self.running_case:
+            return "no samples"
+        phase = describe_phase(self.feed.state, self.feed.now)
+        return f"no samples so far: {phase}" if phase else "no samples so far"
 
     @property
     def metric(self) -> str | None:
@@ -121,10 +140,13 @@ class RunSelection:
         """Return the slowness by case and host, as far as it is computed."""
         slowness: dict[str, Mapping[str, float]] = {}
         for case in self.feed.state.cases.values():
-            if case is self.running_case and not case.status.is_final:
-                slowness[case.id] = self._compute_live_slowness(case)
-            else:
+            if case.status.is_final:
                 slowness[case.id] = self.hosts.get(case) or {}
+                continue
+            live = self._compute_live_slowness(case) if case is self.feed.rows.case else {}
+            if live:
+                self._slowness_between_launches[case.id] = live
+            slowness[case.id] = live or self._slowness_between_launches.get(case.id, {})
         return slowness
 
     def _compute_live_slowness(self, case: CaseState) -> Mapping[str, float]:

@@ -44,6 +44,7 @@ class HistogramChart(Chart):
         "Left, right, home, end or a click choose a bar and read it out (◆); escape lets it go."
     )
 
+    empty_text = "no samples"
     _edges: Sequence[float] = ()
     _counts: Sequence[int] = ()
     _unit = ""
@@ -116,7 +117,7 @@ class HistogramChart(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return bars, axis and summary, as far as the lines suffice for the three."""
         if not sum(self._counts):
-            return [[(fit("no samples", width), "none")]]
+            return [[(fit(self.empty_text, width), "none")]]
         if self._few:
             return [[(join_fitting([describe_few(self._few, self._unit)], width), "text")]]
         summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]

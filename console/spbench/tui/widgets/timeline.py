@@ -50,6 +50,7 @@ class TimelineChart(Chart):
         "Left, right, home, end or a click choose a value and read it out; escape lets it go."
     )
 
+    empty_text = "no values"
     _values: Sequence[float | None] = ()
     _unit = ""
     _better = "none"
@@ -126,7 +127,7 @@ class TimelineChart(Chart):
         """Return title, graph and summary; in few lines without title, then without graph."""
         present = [value for value in self._values if value is not None]
         if not present:
-            return [[(join_fitting([self._title, "no values"], width), "none")]]
+            return [[(join_fitting([self._title, self.empty_text], width), "none")]]
         summary: list[Piece] = [(join_fitting(self._summarize(present), width), "text")]
         if height == 1:
             return [summary]

@@ -76,8 +76,8 @@ class ChartPane(Pane):
         """Show the samples of a metric, of one rank or reduced over all ranks."""
         raise NotImplementedError
 
-    def clear(self) -> None:
-        """Show that there are no samples."""
+    def clear(self, reason: str) -> None:
+        """Show why there are no samples."""
         raise NotImplementedError
 
 
@@ -93,7 +93,7 @@ class HistogramPane(ChartPane):
         live = samples.distribution
         live.update()
         if not live:
-            self.clear()
+            self.clear("no samples")
             return
         unit = samples.case.identity.metrics[metric].unit
         self.set_title(f"Histogram: {describe_samples(samples.case, metric, rank)}")
@@ -117,9 +117,11 @@ class HistogramPane(ChartPane):
             log=log,
         )
 
-    def clear(self) -> None:
+    def clear(self, reason: str) -> None:
         self.set_title("Samples")
-        self.query_one(HistogramChart).update((), (), "")
+        chart = self.query_one(HistogramChart)
+        chart.empty_text = reason
+        chart.update((), (), "")
 
 
 class TimelinePane(ChartPane):
@@ -156,9 +158,11 @@ class TimelinePane(ChartPane):
         short_subject = subject.removeprefix("time of the ")
         self.set_title(f"By {x_name}: {short_subject}{unit}")
 
-    def clear(self) -> None:
+    def clear(self, reason: str) -> None:
         self.set_title("Time line")
-        self.query_one(TimelineChart).update((), "", "none", "")
+        chart = self.query_one(TimelineChart)
+        chart.empty_text = reason
+        chart.update((), "", "none", "")
 
 
 def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
