@@ -1,6 +1,7 @@
 """Numbers in tables and details: units, no exponents, and references by name."""
 
 import re
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -209,3 +210,16 @@ def test_reference_that_is_far_too_slow_has_no_percentage():
     row = CaseRow("passed", "a", False, 4, None, 1.0, False, 5.8, (1, 1))
     efficiency = row.cells()[[column.key for column in COLUMNS].index("efficiency")]
     assert (efficiency.text, efficiency.style) == ("> 200 %", "muted")
+
+
+@pytest.mark.parametrize("phase", [RankPhase.LOST, RankPhase.UNFINISHED])
+def test_passed_checks_of_a_lost_rank_are_not_green(phase):
+    index = [column.key for column in build_rank_columns(())].index("check")
+    lost = build_rank_cells(replace(make_rank_row(), phase=phase, check="passed"), ())[index]
+    done = build_rank_cells(replace(make_rank_row(), phase=RankPhase.DONE, check="passed"), ())[
+        index
+    ]
+    assert (lost.text, lost.style) == (done.text, "muted")
+    assert done.style == "passed"
+    row = CaseRow("error", "a", False, 4, None, 1.0, False, 2.0, (4, 4))
+    assert row.cells()[-1].style == "muted"

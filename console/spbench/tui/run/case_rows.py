@@ -32,12 +32,15 @@ COLUMNS = (
 )
 _PROGRESS_INDEX = next(index for index, column in enumerate(COLUMNS) if column.key == _PROGRESS)
 _MIN_CHECKS_WIDTH = 6
-LEGEND = "time: slowest rank, median"
+LEGEND = "time: median over iterations of the slowest rank in each"
 """The meaning of the times, for the title of the table."""
 MAX_SHARE_RUNNING = 0.99
 """Largest share shown while a case runs, since checks and baselines follow the iterations."""
 _UNCOUNTED = frozenset({Activity.IMPORT, Activity.WARMUP})
 """Activities before the iterations."""
+_CUT_SHORT = frozenset(
+    {CaseStatus.ERROR, CaseStatus.TIMEOUT, CaseStatus.CANCELLED, CaseStatus.UNFINISHED}
+)
 MAX_PLAUSIBLE_EFFICIENCY = 2.0
 _SLOW_REFERENCE = "above 200 %: the reference is too slow to compare with"
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
@@ -98,10 +101,15 @@ class CaseRow:
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
             TableCell(efficiency, "muted" if is_muted else ""),
-            TableCell(f"{passed}/{total}", "failed" if passed < total else "passed")
-            if total
-            else "",
+            TableCell(f"{passed}/{total}", self._choose_checks_style()) if total else "",
         ]
+
+    def _choose_checks_style(self) -> str:
+        """Return the style of the checks; passed ones are muted if the case was cut short."""
+        passed, total = self.checks
+        if passed < total:
+            return "failed"
+        return "muted" if self.status in _CUT_SHORT else "passed"
 
     def sort_value(self, column: str) -> Any:
         """Return the sort key in a column."""

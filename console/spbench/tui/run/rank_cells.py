@@ -16,7 +16,7 @@ from spbench.record.stragglers import MIN_BLOCKS
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.widgets.glyphs import render_sparkline
 from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench_core.events.statuses import RankPhase
+from spbench_core.events.statuses import CheckOutcome, RankPhase
 
 _RANK = Column("rank", "rank", 5, "right")
 _HOST = Column("host", "host", 9, drop_priority=2)
@@ -123,8 +123,19 @@ def build_rank_cells(
         *(format_time_cell(value) for value in (row.p95, row.p99)),
         _make_skew_cell(row, is_slow=is_slow),
         *(["" if row.gb_s is None else format_rate(row.gb_s)] if with_rate else []),
-        make_status_cell(row.check) if row.check else "",
+        _make_check_cell(row),
     ]
+
+
+def _make_check_cell(row: RankRow) -> TableCell | str:
+    """Return the checks of a rank; passed ones are muted if the rank did not end its case."""
+    if row.check is None:
+        return ""
+    cell = make_status_cell(row.check)
+    is_cut_short = row.phase in (RankPhase.ERROR, RankPhase.LOST, RankPhase.UNFINISHED)
+    if is_cut_short and row.check == CheckOutcome.PASSED:
+        return TableCell(cell.text, "muted")
+    return cell
 
 
 def _make_skew_cell(row: RankRow, *, is_slow: bool) -> TableCell | str:
