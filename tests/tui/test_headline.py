@@ -5,9 +5,10 @@ from benchmarks.synthetic_run import PER_HOST, build_start
 
 from spbench.record.run_parts import CaseCounts
 from spbench.record.state import RunState
-from spbench.tui.run.findings import FindingKind, RunFinding
-from spbench.tui.run.headline import BAR_WIDTH, HostCount, _build_bar, _wrap_finding
+from spbench.tui.run.findings import FindingKind, RunFinding, put_causes_first
+from spbench.tui.run.headline import BAR_WIDTH, HostCount, _build_bar, _wrap_findings
 from spbench_core.events.rank_events import RankFacts
+from spbench_core.events.statuses import CaseStatus
 
 
 def test_hosts_are_counted_again_when_ranks_have_started():
@@ -55,6 +56,17 @@ def test_bar_has_shares_of_passed_and_other_cases(total, ran, passed, cells):
 def test_long_finding_is_wrapped_and_not_cut(width):
     message = "ranks on vm waited up to 90 % of their time for a core in 19 of 20 cases because"
     finding = RunFinding(FindingKind.NOISY, "", f"{message} other work used it; repeat the run")
-    lines = [line.plain for line in _wrap_finding(finding, width)]
+    lines = [line.plain for line in _wrap_findings([finding], width)]
     assert " ".join(lines) == finding.line
     assert all(len(line) <= width for line in lines)
+
+
+def test_noise_comes_before_a_slow_rank_that_it_may_explain():
+    slow = RunFinding(FindingKind.SLOW, "", "rank 0 is slow")
+    noise = RunFinding(FindingKind.NOISY, "", "the ranks waited up to 72 %")
+    failed = RunFinding(CaseStatus.FAILED, "a", "check sum failed")
+    assert put_causes_first([slow, noise]) == [noise, slow]
+    assert put_causes_first([failed, slow, noise]) == [failed, slow, noise]
+    [line] = _wrap_findings([noise, slow], 80)
+    assert line.plain == f"{noise.line}  +1 more"
+    assert _wrap_findings([noise, slow], 20)[-1].plain.endswith("  +1 more")

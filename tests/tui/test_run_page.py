@@ -1265,7 +1265,7 @@ def make_replayed_events(pause=0.05):
 async def test_replay_pauses_and_changes_speed(open_run):
     source = ReplaySource(make_replayed_events(), 1.0)
     async with open_run(WIDE, [], source) as run:
-        await run.wait_for_texts("▶ 1x at")
+        await run.wait_for_texts("▶ 1x at", "made-up  ▶ replay")
         assert "Cancel" not in read_screen(run.app)
         await run.press("p")
         await run.wait_until(lambda: "⏸ 1x" in read_screen(run.app) and not source.playing)
@@ -1422,6 +1422,40 @@ async def test_explains_the_lack_of_a_failed_rank(open_run, events, message):
         await run.wait_until(
             lambda: any(message in note.message for note in run.app._notifications)
         )
+
+
+async def test_replay_does_not_offer_to_run_failed_cases(open_run):
+    events = [*make_running_events(), *make_case_end(), make.run_end("failed", 1)]
+    async with open_run(WIDE, [], ReplaySource(events, None)) as run:
+        await run.wait_for_texts("■ ended", "3 compares it with other runs")
+        assert "F runs again" not in read_screen(run.app)
+        assert "Run failed" not in read_screen(run.app)
+        await run.press("F")
+        await run.wait_until(
+            lambda: any("a replay starts no run" in note.message for note in run.app._notifications)
+        )
+        assert run.app.context.feed.source is run.source
+
+
+@pytest.mark.parametrize(("key", "is_watched"), [("enter", True), ("n", False)])
+async def test_enter_watches_a_running_run(tmp_path, monkeypatch, key, is_watched):
+    folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
+    monkeypatch.setattr(background, "find_running", lambda home: [folder])
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: True)
+    app = make_console(tmp_path, page="run")
+    watched = []
+    monkeypatch.setattr(app.context, "watch_run", watched.append)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press(key)
+        await wait_until(pilot, lambda: not isinstance(app.screen, Confirm))
+        if is_watched:
+            assert watched == [folder]
+        else:
+            text = "made-up-run is running: 3, then a on its row, watches it."
+            await wait_until(pilot, lambda: text in read_screen(app))
+            await wait_until(pilot, lambda: "… made-up-run running" in read_screen(app))
+            assert watched == []
 
 
 async def test_failed_cases_can_rerun_after_the_end(open_run):

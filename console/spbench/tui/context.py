@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FOLDER_POLL_INTERVAL = 0.05
 """Time between two checks for the folder of a started run, in seconds."""
+UNWATCHED_POLL_INTERVAL = 2.0
+"""Time between two checks whether a run that is not watched still runs, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class ConsoleContext:
         launch_choice: Hosts and launcher of runs started in the console.
         environment: Additional variables of the ranks, ``NAME=VALUE``.
         feed: The watched run; None before there is one, and after a failed start.
+        unwatched_run: The id of a running run that the user did not want to watch.
         starting_since: Since when a run is being started, in seconds of the monotonic clock. It is
             None as soon as the run has a folder.
         start_failure: The last start, if it failed.
@@ -85,6 +88,7 @@ class ConsoleContext:
         self.launch_choice = options.launch_choice
         self.environment: tuple[str, ...] = ()
         self.feed: Feed | None = None
+        self.unwatched_run: str | None = None
         self.starting_since: float | None = None
         self.start_failure: StartFailure | None = None
         self.suite = options.suite
@@ -173,7 +177,7 @@ class ConsoleContext:
     async def offer_to_watch(self) -> None:
         """Ask whether to watch the newest run that is still running, if there is one."""
         from spbench.engine import background
-        from spbench.tui.dialogs import Confirm
+        from spbench.tui.dialogs import Offer
 
         runs = await asyncio.to_thread(background.find_running, self.options.home)
         if not runs:
@@ -181,8 +185,13 @@ class ConsoleContext:
         question = f"The run {runs[-1].id} is still running. Watch it?"
         if len(runs) > 1:
             question += f" ({len(runs)} runs are running; the Results page has them all)"
-        if await self._app.push_screen_wait(Confirm(question, "Watch", "Not now")):
+        if await self._app.push_screen_wait(Offer(question, "Watch", "Not now")):
             self.watch_run(runs[-1])
+            return
+        self.unwatched_run = runs[-1].id
+        while await asyncio.to_thread(runs[-1].is_alive):
+            await asyncio.sleep(UNWATCHED_POLL_INTERVAL)
+        self.unwatched_run = None
 
     def start_run(
         self,

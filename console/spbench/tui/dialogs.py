@@ -68,6 +68,12 @@ class Confirm(Modal[bool]):
         self.dismiss(yes)
 
 
+class Offer(Confirm):
+    """A question that is usually answered with yes: Enter does so."""
+
+    AUTO_FOCUS = "#yes"
+
+
 class AskLine(Modal[Answer | None]):
     """A dialog for one line of text that returns its value, or None after Escape.
 

@@ -15,6 +15,7 @@ from spbench.engine.run_estimate import NO_ESTIMATE
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.live_stragglers import LiveStragglers
+from spbench.record.number_formatting import format_status
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import EventTail, RecordedEvents
@@ -187,6 +188,12 @@ class Feed:
         if run is not None and run.status is not None:
             return run.status
         return RunStatus.UNFINISHED if self.ended else RunStatus.RUNNING
+
+    @property
+    def status_text(self) -> str:
+        """The status with its sign; ``replay`` while a recorded run is played again."""
+        is_replay = isinstance(self.source, ReplaySource) and not self.ended
+        return "▶ replay" if is_replay else format_status(self.status)
 
     def case_status(self, case: CaseState) -> CaseStatus:
         """Return the status of a case; ``unfinished`` if its controller was killed."""

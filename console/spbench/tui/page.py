@@ -137,6 +137,8 @@ class Page(Screen[None]):
             run = "… starting a run"
         elif context.has_failed_start and context.feed is None:
             run = "✗ not started"
+        elif context.unwatched_run is not None and context.feed is None:
+            run = f"… {context.unwatched_run} running"
         parts = (context.launch_title, "readonly" if context.readonly else "")
         launch = "  ".join(filter(None, parts))
         width = self.size.width - find_tabs_width(context.titles) - 1

@@ -11,7 +11,6 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Static
 
-from spbench.record.number_formatting import format_status
 from spbench.tui.widgets.text import cell_width, fit
 
 if TYPE_CHECKING:
@@ -136,13 +135,10 @@ def format_run_status(feed: Feed | None) -> str:
     """Return suite, status and progress of the watched run; empty without a run."""
     if feed is None or feed.state.run is None:
         return ""
-    # Slow imports, which are not needed without a run.
+    # A slow import, which is not needed without a run.
     from spbench.record.run_parts import count_cases
-    from spbench.tui.feed import ReplaySource
 
     counts = count_cases(feed.state.cases.values())
     run = feed.state.run
     shown_count = counts.passed if feed.ended or run.finished is not None else counts.ran
-    is_replay = isinstance(feed.source, ReplaySource) and not feed.ended
-    status = "▶ replay" if is_replay else format_status(feed.status)
-    return f"{run.suite} {status} {shown_count}/{counts.total}"
+    return f"{run.suite} {feed.status_text} {shown_count}/{counts.total}"

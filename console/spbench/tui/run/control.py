@@ -7,7 +7,7 @@ import asyncio
 from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
-from spbench.tui.feed import Feed
+from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
 
 
@@ -59,7 +59,9 @@ class RunControl:
 
     def rerun_failed(self, feed: Feed) -> None:
         """Start a run of the failed cases, or report why there is none."""
-        if feed.state.run is None or (feed.state.run.status is None and not feed.ended):
+        if isinstance(feed.source, ReplaySource):
+            self._page.notify("a replay starts no run; on the Results page, F runs what failed")
+        elif feed.state.run is None or (feed.state.run.status is None and not feed.ended):
             self._page.notify("the run is still running; what failed can be run when it has ended")
         elif not any(case.status.is_bad for case in feed.state.cases.values()):
             self._page.notify("no case of this run has failed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,7 +21,7 @@ from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY, format_status
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import STATUS_COLOURS
-from spbench.tui.feed import Feed
+from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.widgets.text import TextBlock
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
@@ -96,6 +96,16 @@ def choose_colour(kind: str) -> str:
     return _COLOURS.get(kind, "")
 
 
+def put_causes_first(findings: Sequence[RunFinding]) -> Sequence[RunFinding]:
+    """Return findings in the order for a line that shows only the first one.
+
+    If the worst one is a slow rank, noise comes before it, since it may be the cause.
+    """
+    if not findings or findings[0].kind is not FindingKind.SLOW:
+        return findings
+    return sorted(findings, key=lambda finding: finding.kind is not FindingKind.NOISY)
+
+
 class RunFindings:
     """The findings about a run.
 
@@ -157,7 +167,8 @@ class RunFindings:
         if not self._has_ended:
             return []
         steps = "3 compares it with other runs"
-        if any(case.status.is_bad for case in self._feed.state.cases.values()):
+        has_failed = any(case.status.is_bad for case in self._feed.state.cases.values())
+        if has_failed and not isinstance(self._feed.source, ReplaySource):
             steps = f"F runs again what failed, {steps}"
         return [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from textual.content import Content
@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
 from spbench.record.messages.phases import describe_phase, describe_start
-from spbench.record.number_formatting import format_status, format_whole_seconds
+from spbench.record.number_formatting import format_whole_seconds
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
@@ -129,14 +129,14 @@ class Headline(Static):
         self,
         feed: Feed,
         paused: bool,
-        finding: RunFinding | None,
+        findings: Sequence[RunFinding],
     ) -> None:
         """Show a run.
 
         Args:
             feed: The run.
             paused: Whether table and charts are paused.
-            finding: The most severe finding, if the findings are not visible.
+            findings: The findings that are not visible elsewhere; the first one is shown.
         """
         if feed is not self._feed:
             self._feed = feed
@@ -149,10 +149,11 @@ class Headline(Static):
             _build_second(feed, paused, self._host_count.update(feed.state)),
         )
         width = max(1, self.content_size.width)
-        if (lines, finding, width) != self._shown:
-            self._shown = lines, finding, width
+        content = (lines, tuple(findings), width)
+        if content != self._shown:
+            self._shown = content
             contents = [_join_fitting(line, width) for line in lines]
-            finding_lines = _wrap_finding(finding, width)
+            finding_lines = _wrap_findings(findings, width)
             self.update(Content("\n").join([*contents, *finding_lines]), layout=False)
             self.styles.height = len(contents) + len(finding_lines)
 
@@ -167,9 +168,7 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
     has_ended = feed.ended or run.finished is not None
     return [
         HeadlinePart(run.suite, "bold", cut=True),
-        HeadlinePart(
-            format_status(feed.status) + _format_host(feed), f"bold {choose_colour(feed.status)}"
-        ),
+        HeadlinePart(feed.status_text + _format_host(feed), f"bold {choose_colour(feed.status)}"),
         HeadlinePart(f" {counts.describe(has_ended)}", "$text-primary", bar=_build_bar(counts)),
         HeadlinePart(format_whole_seconds(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(remaining)),
@@ -202,12 +201,16 @@ def _build_second(feed: Feed, paused: bool, host_count: int) -> list[HeadlinePar
     ]
 
 
-def _wrap_finding(finding: RunFinding | None, width: int) -> list[Content]:
-    """Return the lines of a finding; the last one is cut if there are too many."""
-    if finding is None:
+def _wrap_findings(findings: Sequence[RunFinding], width: int) -> list[Content]:
+    """Return the lines of the first finding, with the number of others."""
+    if not findings:
         return []
-    lines = wrap_words(finding.line, width, MAX_FINDING_LINES)
-    return [Content.assemble((line, choose_colour(finding.kind))) for line in lines]
+    first = findings[0]
+    lines = wrap_words(first.line, width, MAX_FINDING_LINES)
+    if len(findings) > 1:
+        more = f"  +{len(findings) - 1} more"
+        lines[-1] = fit(lines[-1], max(1, width - len(more))).rstrip() + more
+    return [Content.assemble((line, choose_colour(first.kind))) for line in lines]
 
 
 def _describe_phase(feed: Feed) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spbench.tui.context import ConsoleContext
-from spbench.tui.feed import ReplaySource
+from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.run.bindings import FAILURE_ACTIONS, REPLAY_ACTIONS, RUN_ACTIONS
 from spbench.tui.run.selection import RunSelection
 
@@ -31,6 +31,16 @@ def is_possible(
     return action != "again" or can_rerun
 
 
+def can_rerun_failed(feed: Feed) -> bool:
+    """Return whether failed cases of a run, if any, can be run again.
+
+    A replay starts nothing: the demo has no run on this machine.
+    """
+    run = feed.state.run
+    has_ended = feed.ended or (run is not None and run.status is not None)
+    return has_ended and not isinstance(feed.source, ReplaySource)
+
+
 def has_effect(action: str, selection: RunSelection | None, context: ConsoleContext) -> bool:
     """Return whether an action has an effect in the present status of the run."""
     if action == "cancel" and context.starting_since is not None:
@@ -50,7 +60,7 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
         return not has_ended and not selection.follows_running
     if action in FAILURE_ACTIONS:
         has_failed = any(case.status.is_bad for case in feed.state.cases.values())
-        return has_failed and (has_ended or action == "next_failed")
+        return has_failed and (action == "next_failed" or can_rerun_failed(feed))
     return True
 
 

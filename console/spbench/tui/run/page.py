@@ -17,7 +17,7 @@ from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
 from spbench.tui.run.details import build_case_details
-from spbench.tui.run.findings import FindingKind
+from spbench.tui.run.findings import FindingKind, put_causes_first
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.loading import RunLoader
 from spbench.tui.run.offers import has_effect, has_use, is_possible
@@ -92,7 +92,9 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         starting = self.context.starting_since
         if feed is None:
             self._close()
-            self.query_one(NoRunText).show(self.context.start_failure, starting)
+            self.query_one(NoRunText).show(
+                self.context.start_failure, starting, self.context.unwatched_run
+            )
             self._update_bindings()
             return
         if self.shown_feed is not feed:
@@ -161,8 +163,10 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
         # Findings are in the headline only while they are not visible elsewhere.
         hidden = [] if self.query_one(RunBody).shows_findings else self.presenter.findings
         quiet_kinds = (FindingKind.SUMMARY, FindingKind.NOTE)
-        worst = next((finding for finding in hidden if finding.kind not in quiet_kinds), None)
-        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, worst)
+        findings = [finding for finding in hidden if finding.kind not in quiet_kinds]
+        self.query_one(Headline).show(
+            self._selection.feed, self.presenter.paused, put_causes_first(findings)
+        )
 
     def on_resize(self, event: Resize) -> None:
         """Lay out the panes for the new size."""

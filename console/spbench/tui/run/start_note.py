@@ -35,14 +35,19 @@ class NoRunText(Static):
     def __init__(self) -> None:
         super().__init__(NO_RUN, id="no-run", markup=False)
 
-    def show(self, failure: StartFailure | None, starting_since: float | None) -> None:
+    def show(
+        self, failure: StartFailure | None, starting_since: float | None, running: str | None
+    ) -> None:
         """Show how to start a run, or the progress of a start.
 
         Args:
             failure: The last start, if it failed.
             starting_since: Since when a run is being started, by the monotonic clock; None: none.
+            running: The id of a run that is running, but not watched; None: none.
         """
         text = NO_RUN if failure is None else NOT_STARTED
+        if running is not None:
+            text = f"{running} is running: 3, then a on its row, watches it.\n\n{text}"
         if starting_since is not None:
             text = f"… starting a run\n\n{describe_preparation(starting_since)}"
         self.update(text)
