@@ -128,7 +128,7 @@ def build_rank_cells(
 
 
 def _make_check_cell(row: RankRow) -> TableCell | str:
-    """Return the checks of a rank; passed ones are muted if the rank did not end its case."""
+    """Return the checks of a rank; passed ones are muted if it was lost."""
     if row.check is None:
         return ""
     cell = make_status_cell(row.check)
