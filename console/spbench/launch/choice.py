@@ -41,7 +41,7 @@ class LaunchChoice:
 
     @property
     def title(self) -> str:
-        """Launcher and hosts, such as ``mpirun_rsh (assumed) on node[01-02]``; empty without."""
+        """Launcher and hosts in short, such as ``openmpi on node[01-02]``."""
         launcher = self.launcher or self.assume or ""
         assumed = "(assumed)" if self.assume else ""
         hosts = f"on {self.hosts_title}" if self.hosts_title else ""

@@ -97,7 +97,7 @@ def parse_sweep(field: Field, text: str) -> list[Any]:
         raise UsageError(f"{field.name} takes one value; only parameters and np can be swept")
     items = _parse_items(field, text)
     if field.kind not in LIST_KINDS and len(items) == 1 and isinstance(items[0], list):
-        items = items[0]  # in brackets, as in the file
+        items = items[0]  # with the brackets of YAML
     values = [value for item in items for value in _expand_range_text(field, item)]
     if not values:
         raise _make_empty_error(field)

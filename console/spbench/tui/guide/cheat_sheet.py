@@ -103,7 +103,7 @@ def list_sheet_groups(screen: Screen[object]) -> list[SheetGroup]:
 
 
 def render_columns(groups: Sequence[SheetGroup], width: int, height: int) -> Content | None:
-    """Return groups next to each other in as few rows as possible; None if they do not fit."""
+    """Return groups in as few rows as possible; None if they do not fit."""
     for row_count in range(1, height):  # without the row of the headings
         columns = [column for group in groups for column in _make_columns(group, row_count)]
         if sum(column[0].cell_length for column in columns) + _GAP * (len(columns) - 1) <= width:
@@ -119,7 +119,7 @@ def render_columns(groups: Sequence[SheetGroup], width: int, height: int) -> Con
 
 
 def _make_columns(group: SheetGroup, row_count: int) -> list[list[Content]]:
-    """Return a group in columns of the same width; the first cell is the heading or blank."""
+    """Return a group in columns, each with the heading or a blank on top."""
     parts = [group.keys[i : i + row_count] for i in range(0, len(group.keys), row_count)]
     columns = []
     for index, part in enumerate(parts):
