@@ -22,7 +22,7 @@ from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.text import shorten_path
 from support.tui.app_driver import DEADLINE, make_console, read_screen, wait_until
-from support.tui.suites_page import wait_for_cases
+from support.tui.suites_page import SECOND_CASE_LINE, get_editor, wait_for_cases
 
 
 def make_destination(name, kind=DestinationKind.SUITE_CASE, location="halo.yaml"):
@@ -144,6 +144,11 @@ async def test_jumps_to_suite_and_case(suite):
         await jump_to(pilot, "case secon10", "second[iterations=10]")
         await wait_until(pilot, lambda: app.current_mode == "suites")
         await wait_until(pilot, lambda: app.screen.cases_pane.case.id == "second[iterations=10]")
+        editor = get_editor(app)
+        await wait_until(pilot, lambda: editor.cursor_line == SECOND_CASE_LINE)
+        editor.go_to(1)
+        await jump_to(pilot, "case secon10", "second[iterations=10]")
+        await wait_until(pilot, lambda: editor.cursor_line == SECOND_CASE_LINE)
 
 
 def add_to_index(home, run, *cases):

@@ -518,3 +518,41 @@ async def test_lists_faults_of_the_case_with_a_filter(suite):
         await pilot.press("escape")
         await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
         assert app.started == []
+
+
+async def test_opening_a_suite_with_errors_goes_to_the_first(suite):
+    suite.write_text(SUITE.replace("iterations: [5, 10]", "iterations: [5, ten]"))
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_until(pilot, lambda: "1 error" in read_screen(app))
+        await wait_until(pilot, lambda: get_editor(app).cursor_line == 15)
+
+
+async def test_new_folder_of_a_suite_is_confirmed(suite):
+    folder = suite.parent.parent / "missing"
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("ctrl+n")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        app.screen.query_one(Input).value = "missing/new.yaml"
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "Saving creates the folder" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "new.yaml not saved" in read_screen(app))
+        assert not folder.exists()
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: any("saved" in note for note in list_messages(app)))
+        assert (folder / "new.yaml").exists()
+
+
+async def test_save_and_quit(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await replace_line(pilot, 1, "# Another line.")
+        await pilot.press("ctrl+q")
+        await wait_until(pilot, lambda: "Save and quit (s)" in read_screen(app))
+        await pilot.press("s")
+        await wait_until(pilot, lambda: app.return_code == 0)
+    assert suite.read_text().startswith("# Another line.")

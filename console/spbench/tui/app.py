@@ -252,9 +252,9 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
     def action_leave(self) -> None:
         """Quit, after a question if a text is unsaved or a run is still running."""
         from spbench.engine import background
-        from spbench.tui.dialogs import Confirm
+        from spbench.tui.dialogs import Confirm, LeaveDialog
 
-        texts = (page.describe_unsaved() for page in self.pages.values())
+        texts = [page.describe_unsaved() for page in self.pages.values()]
         reasons = [text for text in texts if text]
         if self.context.is_run_active() or background.has_running():
             reasons.append(
@@ -268,10 +268,23 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
                     page.discard_unsaved()
                 self.exit(0)
 
-        if reasons:
-            self.push_screen(Confirm(" ".join([*reasons, "Quit?"]), "Quit", "Stay"), answer)
+        question = " ".join([*reasons, "Quit?"])
+        if any(texts):
+            self.push_screen(LeaveDialog(question, self._start_saving), answer)
+        elif reasons:
+            self.push_screen(Confirm(question, "Quit", "Stay"), answer)
         else:
             self.exit(0)
+
+    def _start_saving(self) -> None:
+        self.run_worker(self._save_and_quit(), group="leave")
+
+    async def _save_and_quit(self) -> None:
+        """Save all unsaved texts, and quit unless one of them stays unsaved."""
+        for page in self.pages.values():
+            if page.describe_unsaved() is not None and not await page.save_unsaved():
+                return
+        self.exit(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the choice of pages and launch settings while a dialog is open."""

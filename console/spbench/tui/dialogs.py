@@ -45,8 +45,11 @@ class Confirm(Modal[bool]):
 
     HORIZONTAL_BREAKPOINTS = _SIZES
 
-    def __init__(self, question: str, yes: str = "Yes", no: str = "No") -> None:
+    def __init__(
+        self, question: str, yes: str = "Yes", no: str = "No", *, enter_is_yes: bool = False
+    ) -> None:
         super().__init__()
+        self._enter_is_yes = enter_is_yes
         self._question = question
         self._yes = yes
         self._no = no
@@ -58,6 +61,10 @@ class Confirm(Modal[bool]):
             with Horizontal():
                 yield Button(f"{self._no} (n)", id="no", compact=True)
                 yield Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True)
+
+    def on_mount(self) -> None:
+        """Focus the answer of Enter."""
+        self.query_one("#yes" if self._enter_is_yes else "#no").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer by button."""
@@ -72,6 +79,40 @@ class Offer(Confirm):
     """A question that is usually answered with yes: Enter does so."""
 
     AUTO_FOCUS = "#yes"
+
+
+class LeaveDialog(Confirm):
+    """A question before the console quits with unsaved text.
+
+    Args:
+        question: The question.
+        save: Saves the text and quits.
+    """
+
+    HELP = "Text is not saved. S saves it and quits, Y quits without it, N and Escape stay."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "save", "Save and quit", id="dialog.save"),
+    ]
+
+    def __init__(self, question: str, save: Callable[[], object]) -> None:
+        super().__init__(question, "Quit", "Stay")
+        self._save = save
+
+    def on_mount(self) -> None:
+        """Add the third answer."""
+        button = Button("Save and quit (s)", id="save", compact=True)
+        self.query_one(Horizontal).mount(button, before=0)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer by button."""
+        if event.button.id == "save":
+            event.prevent_default()
+            self.action_save()
+
+    def action_save(self) -> None:
+        """Save the text and quit."""
+        self.dismiss(False)
+        self._save()
 
 
 class AskLine(Modal[Answer | None]):

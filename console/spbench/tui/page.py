@@ -181,6 +181,10 @@ class Page(Screen[None]):
         """Return a message on text that would be lost by quitting; None if there is none."""
         return None
 
+    async def save_unsaved(self) -> bool:
+        """Save the unsaved text, which may ask questions; return whether it is saved."""
+        return True
+
     def discard_unsaved(self) -> None:
         """Discard unsaved text, after the user has agreed to quit."""
 

@@ -113,7 +113,10 @@ async def _go_to(app: App[Any], destination: Destination) -> bool:
     if destination.owner and not await suites_page.wait_for_opening(Path(destination.owner)):
         return True  # the page shows the reason, or the user keeps unsaved text
     cases = suites_page.cases_pane.cases
-    return await _select(cases.table, destination.name, cases)
+    is_there = await _select(cases.table, destination.name, cases)
+    if is_there:
+        suites_page.cases_pane.post_selection()  # the editor follows a cursor that did not move
+    return is_there
 
 
 async def _select_recorded_case(page: ResultsPage, destination: Destination) -> bool:

@@ -209,15 +209,16 @@ class CasesPane(Vertical):
         event.stop()
         self._show_command_soon()
         if event.key != self._page_cursor:
-            self._post_selection(opened=False)
+            self.post_selection()
         self._page_cursor = None
 
     def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
         """Edit the line of a case."""
         event.stop()
-        self._post_selection(opened=True)
+        self.post_selection(opened=True)
 
-    def _post_selection(self, opened: bool) -> None:
+    def post_selection(self, *, opened: bool = False) -> None:
+        """Post the line of the selected case, for the editor."""
         if self.case is not None:
             self.post_message(self.CaseSelected(self._rows.line(self.case), opened))
 

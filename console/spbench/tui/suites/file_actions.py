@@ -17,7 +17,7 @@ from spbench.suites.shipped import (
     require_suite_file,
 )
 from spbench.tui.chooser import Choice, Chooser
-from spbench.tui.dialogs import AskLine
+from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.page import Page
 from spbench.tui.suites.document import SuiteDocument, copy_document, make_document, open_document
 from spbench.tui.suites.overwrite_dialog import OverwriteDialog, compare_texts
@@ -94,8 +94,17 @@ class FileActions:
         question = "File of the new suite:"
         dialog = AskLine(question, parse, start, required="a file name", select=False)
         document: SuiteDocument | None = await self._page.app.push_screen_wait(dialog)
-        if document is not None:
+        if document is not None and await self._confirm_new_folder(document.path.parent):
             self._show_document(document)
+
+    async def _confirm_new_folder(self, folder: Path) -> bool:
+        """Ask whether saving may create the folder of a new suite, unless it exists."""
+        working_folder = self._page.context.options.folder
+        if folder == working_folder / "suites" or await asyncio.to_thread(folder.is_dir):
+            return True
+        question = f"Saving creates the folder {folder}."
+        dialog = Confirm(question, "Continue", "Cancel", enter_is_yes=True)
+        return await self._page.app.push_screen_wait(dialog)
 
     async def copy_shipped_suites(self) -> None:
         """Write the shipped suites and hostfiles into the console's folder."""
@@ -127,6 +136,8 @@ class FileActions:
         except SpbenchError as error:
             self._page.show_error(str(error))
             return False
+        if document.stored is None:
+            self._page.app.notify(f"saved {document.path}", timeout=4, markup=False)
         self._update_files()
         return True
 

@@ -152,6 +152,10 @@ starts a run: use F5 and F6."""
                 return f"{pane.document.path.name} is not saved."
         return None
 
+    async def save_unsaved(self) -> bool:
+        """Save the unsaved text, which may ask questions; return whether it is saved."""
+        return await self._file_actions.save()
+
     def discard_unsaved(self) -> None:
         """Discard the unsaved text."""
         for pane in self.query(TextPane):

@@ -43,8 +43,12 @@ NO_SUITE = """\
 spbench measures the communication, computing and training steps of deep learning on a cluster. It \
 checks each result against an independent reference.
 
-No suite is open. Enter opens the suite selected in Files, and F5 runs it. Ctrl+N starts a new \
-suite. I (or the command spbench init) writes the suites that come with spbench into this folder."""
+No suite is open. Start here: Enter opens the suite selected in Files, such as smoke (20 cases, \
+about 1 min), and F5 runs it. Ctrl+N starts a new suite. I (or the command spbench init) writes \
+the suites that come with spbench into this folder. `spbench tui --demo` plays a recorded run.
+
+1 Suites: write and start suites. 2 Run: watch the running cases and ranks. 3 Results: compare \
+runs. 4 Hosts: examine hosts and links. 5 Plan: divide a network among devices."""
 
 _DISK_NOTES = {
     DiskState.CURRENT: "",
@@ -104,6 +108,8 @@ class TextPane(Vertical):
         self._write_lock = asyncio.Lock()
         self._disk_watch: DiskWatch | None = None
         self._is_checking_disk = False
+        self._goes_to_problem = False
+        """Whether the file was just opened, so that the cursor goes to its first problem."""
 
     def compose(self) -> ComposeResult:
         yield SuiteEditor(id="editor")
@@ -140,6 +146,7 @@ class TextPane(Vertical):
         self.editor.placeholder = ""
         self.editor.load_text(document.text)
         self._saved = self.editor.text
+        self._goes_to_problem = True
         self._update_title()
         self.schedule_parse(0)
 
@@ -316,6 +323,9 @@ class TextPane(Vertical):
         self._error_count = len(problems)
         self._update_title()
         self.post_message(self.TextParsed(parsed))
+        if self._goes_to_problem and problems:
+            self.editor.go_to(problems[0].line, problems[0].column)
+        self._goes_to_problem = False
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Parse the text after a change."""
