@@ -125,7 +125,8 @@ async def test_enter_plans_the_nearby_files(folder, size):
 async def test_hints_and_stage_legend_are_shown_in_full(folder, size):
     app = make_console(folder, page="plan")
     async with app.run_test(size=size) as pilot:
-        await make_plan(pilot)
+        page = await make_plan(pilot)
+        page.query_one("#alternatives").scroll_visible(animate=False)
         await wait_until(pilot, lambda: STAGE_LEGEND in read_screen(app))
         for id in ("profile", "cluster"):
             get_input(app, id).value = ""
