@@ -17,7 +17,7 @@ from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.request import compute_plan
 from spbench.planner.simulation.step import simulate
 from spbench.planner.worker_process import plan_in_process
-from spbench.record.number_formatting import format_time
+from spbench.record.number_formatting import format_percent, format_time
 from spbench.suites.loader import load_suite_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
@@ -128,11 +128,12 @@ async def test_hints_and_stage_legend_are_shown_in_full(folder, size):
         page = await make_plan(pilot)
         page.query_one("#alternatives").scroll_visible(animate=False)
         await wait_until(pilot, lambda: STAGE_LEGEND in read_screen(app))
+        batch_size = page.details.profile.batch_size
+        assert f"measured at batch {batch_size}, in profile" in " ".join(read_screen(app).split())
         for id in ("profile", "cluster"):
             get_input(app, id).value = ""
         hints = [get_input(app, id).placeholder for id in ("profile", "cluster")]
         await wait_until(pilot, lambda: all(hint in read_screen(app) for hint in hints))
-        assert "its batch size in the file" in " ".join(read_screen(app).split())
 
 
 async def test_overlapped_allreduce_is_noted_below_the_stages(folder):
@@ -351,7 +352,7 @@ def record_plan_run(path, home):
 def find_step_lines(app):
     """Return the screen's lines with the measured step of `record_plan_run`."""
     lines = read_screen(app).splitlines()
-    return [line for line in lines if " step " in line and "2.00 s" in line and "%" in line]
+    return [line for line in lines if " step " in line and "2.00 s" in line and " too " in line]
 
 
 async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
@@ -370,9 +371,10 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
         await wait_until(pilot, lambda: "which has the most work" in read_screen(app))
         # The table is drawn a moment after the line below it.
         await wait_until(pilot, lambda: find_step_lines(app))
-        [row] = find_step_lines(app)
+        row = find_step_lines(app)[-1]
         error = (1000 * page.details.plan.step_s - 2000) / 2000
-        assert f"{100 * error:+.1f} %" in row
+        assert f"{format_percent(abs(error))} too {'low' if error < 0 else 'high'}" in row
+        assert "Measured: a step takes 2.00 s" in read_screen(app)
 
 
 @pytest.mark.parametrize("key", ["f4", "f5"])
@@ -521,6 +523,8 @@ async def test_measures_a_profile_if_the_folder_has_none(tmp_path, monkeypatch):
         await pilot.press("enter")
         await wait_until(pilot, lambda: measured == [("resnet-11", tmp_path)])
         await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
+        await wait_until(pilot, lambda: "f2 Clusters" in read_screen(app))
+        assert app.focused is get_input(app, "cluster")
         assert get_input(app, "profile").value == "profiles/resnet-11.json"
 
 
@@ -620,7 +624,8 @@ async def test_disturbed_run_is_marked_and_explained(folder):
         parts_ms = {"passes and messages": 9.0}
         noise = "rank 1 on node01 waited 44 % of its time for a core"
         page.view.show_measured(plan, Verification(compared, stages, 1, parts_ms, noise))
-        await wait_until(pilot, lambda: "≈ -10.0 %" in read_screen(app))
+        await wait_until(pilot, lambda: "≈ 10 % too low" in read_screen(app))
+        assert "Measured: a step takes 10.0 ms" in str(page.query_one("#forecast").render())
         await wait_until(pilot, lambda: f"≈ disturbed: {noise}" in read_screen(app))
 
 
@@ -723,3 +728,18 @@ async def test_broken_files_are_named_with_a_remedy_and_the_page_stays_usable(fo
                 assert name in read_screen(app)
                 assert REMEDY in read_screen(app)
         await make_plan(pilot)
+
+
+async def test_c_goes_to_the_cluster_whose_f2_lists_clusters(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        await wait_until(pilot, lambda: "f2 Profiles" in read_screen(app))
+        assert "assumed speed" not in read_screen(app)
+        await pilot.press("c")
+        await wait_until(pilot, lambda: app.focused is get_input(app, "cluster"))
+        await wait_until(pilot, lambda: "f2 Clusters" in read_screen(app))
+        get_input(app, "cluster").value = "1x2"
+        await pilot.click("Button#plan")
+        await wait_until(pilot, lambda: page.details and page.details.cluster.name == "1x2")
+        await wait_until(pilot, lambda: "assumed speed: each device" in read_screen(app))

@@ -300,12 +300,12 @@ def describe_step_parts(plan: Plan, verification: Verification) -> str:
     parts_text = ", ".join(f"{name} {format_time(ms)}" for name, ms in shown_parts)
     all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)
     exposed_s = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
-    prediction_text = "no optimizer"
+    prediction_text = "the passes only, without the optimizer"
     min_part_s = _MIN_PART_SHARE * plan.step_s
     if all_reduce_s > 0 and all_reduce_s >= min_part_s:
         exposed_text = format_seconds(exposed_s) if exposed_s >= min_part_s else "almost nothing"
         all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed_text} of it"
-        prediction_text = f"{all_reduce_text} after the passes, and {prediction_text}"
+        prediction_text = f"{all_reduce_text} after the passes, without the optimizer"
     return (
         f"the step of {format_time(verification.step.measured_ms)} on rank {verification.rank}, "
         f"which has the most work: {parts_text}; "

@@ -8,6 +8,7 @@ from typing import Any
 from spbench.planner.cluster.machines import Cluster
 from spbench.planner.output.plan_description import describe_links, describe_memory
 from spbench.planner.profile.layers import Profile
+from spbench_core.number_text import format_quantity
 
 
 def describe_network(profile: Profile) -> str:
@@ -25,6 +26,18 @@ def _list_sizes(params: dict[str, Any]) -> Iterator[str]:
         yield f"{image_size}x{image_size}"
     elif image_size:
         yield "x".join(map(str, image_size))
+
+
+def describe_device_speed(profile: Profile, cluster: Cluster) -> str:
+    """Return how fast devices are assumed to be; empty if a cluster file says it."""
+    if not cluster.is_assumed:
+        return ""
+    origin = profile.origin
+    threads = f" of {format_quantity(origin.threads, 'thread')}" if origin is not None else ""
+    return (
+        f"assumed speed: each device is as fast as one rank{threads} when the profile was"
+        " measured, including the effect of other work at that time"
+    )
 
 
 def describe_cluster_values(cluster: Cluster) -> str:

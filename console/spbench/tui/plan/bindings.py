@@ -7,7 +7,9 @@ from textual.binding import BindingType
 from spbench.tui.widgets.keys import make_binding
 
 PLAN_BINDINGS: list[BindingType] = [
-    make_binding("plan.choose", "f2,o", "choose", "List", "List profiles or clusters"),
+    make_binding(
+        "plan.choose", "f2,o", "choose", "Profiles", "List profiles, or clusters in their field"
+    ),
     make_binding("plan.plan", "f3,enter", "plan", "Plan", "Plan for the fields above", show=True),
     make_binding(
         "plan.emit",
@@ -24,6 +26,9 @@ PLAN_BINDINGS: list[BindingType] = [
         "Run & compare",
         "Run the plan, and compare predicted with measured",
         show=True,
+    ),
+    make_binding(
+        "plan.cluster", "c", "focus('#cluster')", "Cluster", "Go to the field of the cluster"
     ),
     make_binding(
         "plan.write-cluster",

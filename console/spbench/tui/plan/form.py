@@ -19,12 +19,13 @@ from spbench.planner.cluster.lookup import NAMES
 from spbench.planner.nearby_files import NearbyFiles, complete_path
 from spbench.planner.plans import Mode
 from spbench.planner.request import PlanRequest, parse_plan_request
+from spbench.tui.widgets.keys import make_binding
 
 PROFILE = "profile"
 CLUSTER = "cluster"
 _PROFILE_HINT = "times of layers: F2 lists"
 _CLUSTER_HINT = "2x8 (machines x devices), a file or a run: F2 lists"
-_BATCH_HINT = "in the file"
+_BATCH_HINT = "as in profile"
 _FIRST_BATCH = "32"
 
 
@@ -33,7 +34,8 @@ class ModeSwitch(Static, can_focus=True):
 
     HELP: ClassVar[str] = """\
 best searches for the shortest step that fits into the devices' memory. hpgo makes the plan of
-DAPPLE's planner, with its estimate. Space, ← and → change the mode."""
+HPGO, the published planner of DAPPLE, a system that trains with pipelines and data parallelism at
+once; its estimate of the step is shown. Space, ← and → change the mode."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "space,left,right",
@@ -91,6 +93,14 @@ class NameOrPath(Suggester):
         return await asyncio.to_thread(complete_path, self._folder, value)
 
 
+class ClusterInput(Input):
+    """The field of the cluster, whose F2 lists clusters."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        make_binding("plan.clusters", "f2", "screen.choose", "Clusters", "List clusters", show=True)
+    ]
+
+
 class PlanForm(Vertical):
     """The fields for profile, cluster, batch and mode of a plan.
 
@@ -100,9 +110,11 @@ class PlanForm(Vertical):
     """
 
     HELP: ClassVar[str] = """\
-The profile is a file. If it is torchgraph text, enter the batch size at which it was measured next
-to it. The cluster is this-machine, machines times devices (2x8 is two machines of 8 devices), a
-preset (dapple-a), a YAML file, or a run of link.pingpong (its id, or last). The batch is the number
+The profile is a file of the times of a model's layers. It has the batch size at which they were
+measured. Torchgraph text, the profiles of PipeDream, has not: enter it next to the profile. The
+cluster is this-machine, machines times devices (2x8 is two machines of 8 devices), a preset
+(dapple-a is cluster A of the DAPPLE paper), a YAML file, or a run of link.pingpong (its id, or
+last). The batch is the number
 of samples of a step. A micro-batch is the part of it that goes through the stages at once; if its
 field is empty, the planner chooses the size. → takes a suggestion, F2 lists profiles and clusters,
 enter plans, and escape leaves the fields."""
@@ -113,7 +125,7 @@ enter plans, and escape leaves the fields."""
     PlanForm .first { width: 9; }
     PlanForm Input { width: 1fr; margin-right: 2; }
     PlanForm .number { width: 10; }
-    PlanForm #measured-at { width: 13; }
+    PlanForm #measured-at { width: 16; }
     PlanForm #cluster, PlanForm #measured-at { margin-right: 0; }
     PlanForm Button { margin-left: 2; min-width: 8; }
     """
@@ -133,11 +145,11 @@ enter plans, and escape leaves the fields."""
             yield Input(
                 placeholder=_PROFILE_HINT, suggester=self._profiles, id=PROFILE, compact=True
             )
-            yield Label("its batch size")
+            yield Label("measured at batch")
             yield Input(placeholder=_BATCH_HINT, id="measured-at", compact=True)
         with Horizontal():
             yield Label("Cluster", classes="first")
-            yield Input(
+            yield ClusterInput(
                 placeholder=_CLUSTER_HINT, suggester=self._clusters, id=CLUSTER, compact=True
             )
         with Horizontal():
@@ -147,7 +159,7 @@ enter plans, and escape leaves the fields."""
             yield Input(placeholder="chosen", id="micro", classes="number", compact=True)
             yield Label("Mode")
             yield ModeSwitch()
-            yield Button("Plan", id="plan", variant="primary", compact=True)
+            yield Button("Plan", id="plan", variant="primary", compact=True, action="screen.plan")
 
     def offer(self, files: NearbyFiles) -> None:
         """Offer these files as completions, and fill empty fields with the newest ones."""
@@ -176,6 +188,14 @@ enter plans, and escape leaves the fields."""
         if id == PROFILE and self._get_text(PROFILE) in self._torchgraphs:
             next_id = "measured-at"
         self.query_one(f"#{next_id}", Input).focus()
+
+    def focus_cluster(self) -> None:
+        """Focus the field of the cluster."""
+        self.query_one(f"#{CLUSTER}", Input).focus()
+
+    def show_profile_batch(self, batch_size: int) -> None:
+        """Show the batch size of the planned profile as the hint of its field."""
+        self.query_one("#measured-at", Input).placeholder = f"{batch_size}, in profile"
 
     def request(self) -> PlanRequest:
         """Return the request of the fields.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Button, Input, Static
+from textual.widgets import Input, Static
 
 from spbench.errors import SpbenchError
 from spbench.planner.nearby_files import find_nearby_files
@@ -46,14 +46,15 @@ class PlanPage(Page):
     NAME = "plan"
     HELP = """\
 How to split a model over a cluster. Enter a profile, a cluster and the batch above; F2 lists
-profiles and clusters, and measures a profile. Enter plans, and escape stops it. Below are the
-reasons for the plan, its stages, other ways to train the same model, the memory of each stage, and
-one step, which + and - draw longer or shorter. F4 writes a suite that runs the plan and opens it.
-F5 writes it and runs it, and then shows measured next to predicted times."""
+profiles and clusters, and measures a profile. Enter plans, escape stops it, and c goes to the
+cluster. Below are the reasons for the plan, its stages, other ways to train the model, the memory
+of each stage, and one step, which + and - draw longer or shorter. F4 writes a suite that runs the
+plan and opens it. F5 writes it and runs it, and then shows measured next to predicted times."""
     MODIFYING_ACTIONS = frozenset({"emit", "verify", "write_cluster"})
     FOOTER = (
-        *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.mode"),
-        *("plan.write-cluster", "plan.longer", "plan.shorter", "launch.launcher", "launch.hosts"),
+        *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.cluster"),
+        *("plan.mode", "plan.write-cluster", "plan.longer", "plan.shorter"),
+        *("launch.launcher", "launch.hosts"),
     )
     BINDINGS: ClassVar[list[BindingType]] = PLAN_BINDINGS
     DEFAULT_CSS = """
@@ -170,10 +171,6 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         """Plan."""
         self.action_plan()
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Plan."""
-        self.action_plan()
-
     def action_plan(self) -> None:
         """Plan with the current fields, and discard the previous plan."""
         if self._measured_model:
@@ -204,6 +201,7 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
             self._message = ""
             self.view.show(details)
             self.view.focus()
+            self.form.show_profile_batch(details.profile.batch_size)
 
     def offers(self, action: str) -> bool:
         """Return whether there is a plan if an action needs one."""
@@ -274,7 +272,9 @@ F5 writes it and runs it, and then shows measured next to predicted times."""
         else:
             self._end_work()
             self.form.set_text(PROFILE, path)
-            self._show_message(f"✓ {path} is measured. Choose a cluster, then enter plans.")
+            self._show_message(f"✓ {path} is measured. Choose a cluster (F2), then enter plans.")
+            if self.view.has_focus:
+                self.form.focus_cluster()
 
     def _end_work(self) -> None:
         self._planning_since = None

@@ -11,11 +11,11 @@ from spbench.planner.output.plan_description import (
     format_stage_cells,
     format_verification_cells,
 )
-from spbench.planner.output.verification import Verification
+from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
-from spbench.record.number_formatting import fold_numbers, format_percent, format_time
+from spbench.record.number_formatting import NOISY, fold_numbers, format_percent, format_time
 from spbench.tui.widgets.fixed_rows import FixedRow, get_text
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -62,12 +62,16 @@ MEASURED = (
     Column("end", "up to", 12, flexible=True),
     Column("predicted", "predicted", 9, "right"),
     Column("measured", "measured", 8, "right"),
-    Column("error", "error", 9, "right"),
+    Column("error", "prediction", 16, "right"),
 )
 MEMORY_PARTS = ("parameters", "activations", "running pass")
 """The parts of a stage's memory."""
 _MAX_MEMORY_LINES = 8
 """The most stages that are listed with the parts of their memory."""
+_NOTABLE_ERROR = 0.2
+"""Error of a prediction from which it is marked."""
+_LARGE_ERROR = 0.5
+"""Error of a prediction from which it is marked as failed."""
 _PASSES = ("forward", "backward", "weights")
 _NEARLY_FULL = 0.9
 """Share of a device's memory from which the value is marked."""
@@ -151,11 +155,36 @@ def build_verification_rows(plan: Plan, verification: Verification) -> list[Fixe
     rows = []
     cells_by_row = format_verification_cells(plan, verification)
     times_by_row = (*verification.stages, verification.step)
-    for index, (cells, times) in enumerate(zip(cells_by_row, times_by_row, strict=True)):
-        _, end, *_ = cells
+    for index, (texts, times) in enumerate(zip(cells_by_row, times_by_row, strict=True)):
+        *other_texts, _ = texts
+        _, end, *_ = texts
+        error_cell = _make_error_cell(times, bool(verification.noise))
+        cells: list[TableCell | str] = [*other_texts, error_cell]
         sort_keys = (index, end or None, times.predicted_ms, times.measured_ms, times.error)
         rows.append(FixedRow(cells, sort_keys))
     return rows
+
+
+def describe_measurement(verification: Verification) -> str:
+    """Return the measured step, and how far the prediction is from it."""
+    measured = format_time(verification.step.measured_ms)
+    error = _describe_error(verification.step)
+    return f"Measured: a step takes {measured}, the prediction is {error}"
+
+
+def _make_error_cell(times: TimeComparison, is_disturbed: bool) -> TableCell:
+    """Return how far a prediction is from the measured time, coloured by size."""
+    style = ""
+    if abs(times.error) > _LARGE_ERROR:
+        style = "failed"
+    elif abs(times.error) > _NOTABLE_ERROR:
+        style = "slow"
+    return TableCell(f"{f'{NOISY} ' if is_disturbed else ''}{_describe_error(times)}", style)
+
+
+def _describe_error(times: TimeComparison) -> str:
+    percent = format_percent(abs(times.error))
+    return f"{percent} too {'low' if times.error < 0 else 'high'}"
 
 
 def build_layer_rows(details: PlanDetails) -> list[FixedRow]:

@@ -18,7 +18,11 @@ from spbench.planner.output.plan_description import (
     explain_plan,
     list_stage_notes,
 )
-from spbench.planner.output.plan_inputs import describe_cluster_values, describe_network
+from spbench.planner.output.plan_inputs import (
+    describe_cluster_values,
+    describe_device_speed,
+    describe_network,
+)
 from spbench.planner.output.plan_reasons import explain_choice
 from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
@@ -36,6 +40,7 @@ from spbench.tui.plan.plan_rows import (
     build_memory_bars,
     build_stage_rows,
     build_verification_rows,
+    describe_measurement,
     describe_memory_parts,
     list_alternative_notes,
 )
@@ -75,9 +80,10 @@ class PlanView(VerticalScroll, can_focus=True):
 The plan, and why it is the best. Stages: the layers of each, its devices, the times of one
 micro-batch, the all-reduce of one step, and the peak memory of each device. Alternatives: other
 ways to train the same model, each at its best micro-batch size. Mode best also searches these, so
-that none is faster than the plan. In mode hpgo they are estimates of DAPPLE's planner. Memory: the
-parts of parameters, kept activations and the running pass. Devices: the shares of a step for passes
-and all-reduces. Layers: the profile. Below: one step."""
+that none is faster than the plan. In mode hpgo they are estimates of DAPPLE's planner. DP is data
+parallelism: each device has all layers. With P3, gradients are also summed during the next step.
+Memory: the parts of parameters, kept activations and the running pass. Devices: the shares of a
+step for passes and all-reduces. Layers: the profile. Below: one step."""
 
     DEFAULT_CSS = """
     PlanView { height: 1fr; scrollbar-size-vertical: 1; }
@@ -86,7 +92,7 @@ and all-reduces. Layers: the profile. Below: one step."""
     PlanView .pane { height: auto; }
     PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
     PlanView #inputs { height: auto; color: $text-muted; }
-    PlanView #forecast { height: auto; margin-bottom: 1; color: $text-accent; }
+    PlanView #forecast { height: auto; margin-bottom: 1; }
     PlanView #run-noise, PlanView #forecast.wrong { color: $text-warning; }
     """
 
@@ -109,7 +115,7 @@ and all-reduces. Layers: the profile. Below: one step."""
                     yield Static("", id="stage-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
-                    pane.border_subtitle = "DP: data parallelism; bars: step time"
+                    pane.border_subtitle = "DP: data parallelism, P3: sums during the next step"
                     yield _make_table("alternatives", ALTERNATIVES)
                     yield Static("", id="alternative-notes", classes="notes", markup=False)
                 with Vertical(classes="pane") as pane:
@@ -129,6 +135,7 @@ and all-reduces. Layers: the profile. Below: one step."""
                     yield _make_table("layers", LAYERS)
                 with Vertical(classes="pane hidden", id="measured") as pane:
                     pane.border_title = "Predicted and measured"
+                    pane.border_subtitle = "prediction: compared with the measured time"
                     yield _make_table("verification", MEASURED)
                     yield Static("", id="run-noise", classes="notes", markup=False)
                     yield Static("", id="step-parts", classes="notes", markup=False)
@@ -158,7 +165,8 @@ and all-reduces. Layers: the profile. Below: one step."""
         cluster_line = describe_cluster_values(details.cluster)
         if details.cluster.is_assumed:
             cluster_line = f"{cluster_line}. F6 writes these as a file to edit."
-        inputs = f"profile: {network}\n{cluster_line}"
+        speed_line = describe_device_speed(details.profile, details.cluster)
+        inputs = "\n".join(filter(None, (f"profile: {network}", cluster_line, speed_line)))
         self.query_one("#inputs", Static).update(inputs)
         fill_table(self.query_one("#stages", LineTable), STAGES, build_stage_rows(details))
         reasons = explain_choice(details.plan, details.shares, details.memory)
@@ -230,6 +238,8 @@ and all-reduces. Layers: the profile. Below: one step."""
         noise.update(noise_line)
         noise.set_class(not noise_line, "hidden")
         self.query_one("#step-parts", Static).update(describe_step_parts(plan, verification))
+        forecast = self.query_one("#forecast", Static)
+        forecast.update(f"{describe_measurement(verification)}; see Predicted and measured below.")
         # On a small screen the measurements are out of view below the plan.
         self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
 

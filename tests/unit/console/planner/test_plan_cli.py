@@ -203,7 +203,9 @@ def test_measured_times_fit_the_terminal(width):
     lines = list(render_verification(planned, Verification(compared[0], compared, 1, spent), width))
     assert max(map(len, lines)) <= width
     assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
-    assert " ".join(" ".join(lines).split()).endswith("; predicted: no optimizer")
+    assert " ".join(" ".join(lines).split()).endswith(
+        "; predicted: the passes only, without the optimizer"
+    )
 
 
 def test_verification_reports_the_predicted_exposed_allreduce():
@@ -222,10 +224,10 @@ def test_verification_reports_the_predicted_exposed_allreduce():
     description = describe(2e-3, step_s=0.01)
     assert "passes and messages 9.00 ms, bubble 2.96 ms; predicted" in description
     assert description.endswith(
-        "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, and no optimizer"
+        "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, without the optimizer"
     )
     assert "3.00 ms, almost nothing of it after" in describe(2.99e-3, step_s=0.01)
-    assert describe(0.0, step_s=1.0).endswith("predicted: no optimizer")
+    assert describe(0.0, step_s=1.0).endswith("predicted: the passes only, without the optimizer")
 
 
 def test_memory_of_every_device_kind_is_described(messages):
