@@ -29,7 +29,7 @@ def _list_sizes(params: dict[str, Any]) -> Iterator[str]:
 
 
 def describe_device_speed(profile: Profile, cluster: Cluster) -> str:
-    """Return how fast devices are assumed to be; empty if a cluster file says it."""
+    """Return the assumed speed of devices; empty if a cluster file has it."""
     if not cluster.is_assumed:
         return ""
     origin = profile.origin

@@ -118,7 +118,7 @@ def search_best(
 
 
 def _describe_other_pipeline(scores: CandidateScores) -> OtherPipeline | None:
-    """Return the fastest pipeline with another number of stages; None if there is none."""
+    """Return the fastest pipeline with another number of stages, or None."""
     other = scores.find_other_pipeline()
     if other is None:
         return None

@@ -94,7 +94,7 @@ class NameOrPath(Suggester):
 
 
 class ClusterInput(Input):
-    """The field of the cluster, whose F2 lists clusters."""
+    """The field of the cluster; F2 lists clusters in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("plan.clusters", "f2", "screen.choose", "Clusters", "List clusters", show=True)
