@@ -314,7 +314,7 @@ def describe_step_parts(plan: Plan, verification: Verification) -> str:
 
 
 def describe_run_noise(verification: Verification) -> str:
-    """Return a line on what disturbed the run of a plan; empty if nothing did."""
+    """Return a line on disturbances of the run of a plan; empty without any."""
     if not verification.noise:
         return ""
     return f"{NOISY} disturbed: {verification.noise}. These are not only errors of the plan."

@@ -1,4 +1,4 @@
-"""Why a plan is the best: what it is compared with, and what limits it."""
+"""The reasons for a plan: its times next to those of other ways, and its limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEARLY_FULL = 0.9
 def explain_choice(
     plan: Plan, shares: StepShares, memories: Sequence[StageMemory]
 ) -> tuple[str, ...]:
-    """Return sentences: the plan against other ways, what limits its time, and its memory."""
+    """Return the comparison of a plan with other ways, its limit, and its memory."""
     return (
         _compare_with_others(plan),
         _describe_limit(plan, shares),
@@ -41,11 +41,11 @@ def explain_choice(
 
 
 def _compare_with_others(plan: Plan) -> str:
-    way = _name_way(plan)
+    plan_name = _name_way(plan)
     step_s_by_way: dict[str, float] = {}
     for baseline in plan.baselines:
         name = _WAYS.get(baseline.name)
-        if name is not None and baseline.step_s is not None and name != way.lower():
+        if name is not None and baseline.step_s is not None and name != plan_name.lower():
             step_s_by_way[name] = min(baseline.step_s, step_s_by_way.get(name, baseline.step_s))
     shortest_s = min(step_s_by_way.values(), default=plan.step_s)
     is_fastest = plan.searched_count > 0 or (
@@ -64,7 +64,7 @@ def _compare_with_others(plan: Plan) -> str:
             f"{article} pipeline ({_describe_shape(other)})"
             f" {_compare_steps(other.step_s, plan.step_s)}"
         )
-    return f"{way} {claim}{': ' if comparisons else ''}{', '.join(comparisons)}."
+    return f"{plan_name} {claim}{': ' if comparisons else ''}{', '.join(comparisons)}."
 
 
 def _describe_shape(pipeline: OtherPipeline) -> str:
@@ -80,7 +80,7 @@ def _describe_shape(pipeline: OtherPipeline) -> str:
 
 
 def _name_way(plan: Plan) -> str:
-    """Return the kind of a plan as the start of a sentence."""
+    """Return the kind of a plan, with a capital."""
     if len(plan.stages) > 1:
         return f"This pipeline of {len(plan.stages)} stages"
     if plan.stages[0].device_count == 1:
@@ -132,5 +132,5 @@ def _describe_memory(memories: Sequence[StageMemory]) -> str:
 
 
 def _compute_fill(memory: StageMemory) -> float:
-    """Return the used share of a device's memory, or the used bytes if that is unknown."""
+    """Return the used share of a device's memory, or the bytes if unknown."""
     return memory.peak_bytes / (memory.capacity_bytes or 1.0)

@@ -1,4 +1,4 @@
-"""Keys and values that a suite allows at a position of a text, which may be invalid.
+"""Keys and values that a suite allows at a position of an invalid text, too.
 
 The position is found by indentation, because a text that is being typed is seldom valid YAML.
 """

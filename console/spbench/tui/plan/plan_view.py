@@ -195,7 +195,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         self.scroll_home(animate=False)
 
     def show_forecast(self, forecast: StartForecast) -> None:
-        """Show what F5 starts, or why it cannot."""
+        """Show the run that F5 starts, or the reason why it cannot."""
         line = self.query_one("#forecast", Static)
         line.update(forecast.line)
         line.set_class(bool(forecast.obstacle), "wrong")
