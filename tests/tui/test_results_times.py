@@ -302,7 +302,9 @@ async def test_plot_has_the_marks_of_all_runs(tmp_path, home):
 def test_chart_counts_the_iterations_beyond_its_axis():
     times = [1.0 + index / 100 for index in range(50)]
     chart = TimesChart()
-    chart.update([make_distribution("", [*times, 900.0], None)])
+    distribution = make_distribution("", [*times, 900.0], None)
+    assert distribution is not None
+    chart.update([distribution])
     assert "1 beyond the axis, up to 900 ms" in render(chart)
 
 
