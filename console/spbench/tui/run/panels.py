@@ -32,7 +32,7 @@ class Panel(Enum):
     PARTS = ("lower-parts-pane",)
     MAP_AND_PARTS = ("lower-host-map-pane", "lower-parts-pane")
     PREVIOUS = ("lower-previous-pane",)
-    NONE = ()
+    NONE = ("",)  # Python 3.11.2 gives a member with an empty tuple another value
 
     @property
     def shows_findings(self) -> bool:
