@@ -359,6 +359,14 @@ async def test_planted_faults_are_reported(open_run):
         await run.wait_until(lambda: note in read_findings(run.app))
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_noticed_fault_is_a_status_that_is_not_cut(open_run, size):
+    reason = "planted fault noticed: rank 1 on node01 is slow"
+    events = [*make_running_events(), *make_case_end(reason=reason)]
+    async with open_run(size, events) as run:
+        await run.wait_for_texts("✗ fault noticed")
+
+
 def make_ended_run():
     """Make an ended run with a passed and a failed case."""
     passed = make_case_end(status="passed", reason=None, stragglers=[STRAGGLER])

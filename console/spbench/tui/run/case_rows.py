@@ -19,9 +19,12 @@ from spbench.tui.widgets.text import cell_width
 from spbench_core.events.statuses import Activity, CaseStatus
 
 MIN_ID_WIDTH = 14
+_STATUS = "status"
+_STATUS_WIDTH = 12
+_SIGN_WIDTH = 2
 _PROGRESS = "progress"
 COLUMNS = (
-    Column("status", "status", 12),
+    Column(_STATUS, "status", _STATUS_WIDTH),
     Column("case", "case", MIN_ID_WIDTH, flexible=True),
     Column("ranks", "ranks", 5, "right", drop_priority=4),
     Column(_PROGRESS, "done", 4, "right", drop_priority=3),
@@ -153,10 +156,14 @@ class RunCaseRows:
 
     def _fit_columns(self) -> Iterator[Column]:
         """Yield the columns, without that of the progress once the run has ended."""
+        status_widths = (_SIGN_WIDTH + len(row.status_text) for row in self._rows.values())
+        status_width = max([_STATUS_WIDTH, *status_widths])
         checks = ("/".join(map(str, row.checks)) for row in self._rows.values())
         checks_width = max([_MIN_CHECKS_WIDTH, *map(len, checks)])
         for column in COLUMNS:
-            if column.key == "checks":
+            if column.key == _STATUS:
+                yield replace(column, width=status_width)
+            elif column.key == "checks":
                 yield replace(column, width=checks_width)
             elif column.key != _PROGRESS or not self._feed.ended:
                 yield column
@@ -165,7 +172,7 @@ class RunCaseRows:
         """Return the width of a table with all columns and whole ids, without its margins."""
         ids = (cell_width(drop_parameter_names(case)) for case in self._rows)
         id_width = max([MIN_ID_WIDTH, *ids])
-        return id_width + sum(column.width + 1 for column in COLUMNS if not column.flexible)
+        return id_width + sum(column.width + 1 for column in self.columns if not column.flexible)
 
     async def compute_times(self) -> None:
         """Compute the times of finished cases in threads, one after another."""
