@@ -40,7 +40,7 @@ async def test_headings_separate_panes_without_borders(recorded_folder, size, is
     async with app.run_test(size=size) as pilot:
         await wait_for_page(pilot, "run")
         # The cursor moves to the first failed case when the run has ended.
-        await wait_until(pilot, lambda: re.search("▸ ✗ failed +stencil", read_screen(app)))
+        await wait_until(pilot, lambda: re.search("▸ ✗ fault noticed +stencil", read_screen(app)))
         heading = find_style(app, "efficiency")
         row = find_style(app, "stencil")
         cursor_free = find_style(app, "exchange[")

@@ -177,7 +177,7 @@ class ConsoleContext:
     async def offer_to_watch(self) -> None:
         """Ask whether to watch the newest run that is still running, if there is one."""
         from spbench.engine import background
-        from spbench.tui.dialogs import Offer
+        from spbench.tui.dialogs import Confirm
 
         runs = await asyncio.to_thread(background.find_running, self.options.home)
         if not runs:
@@ -185,7 +185,8 @@ class ConsoleContext:
         question = f"The run {runs[-1].id} is still running. Watch it?"
         if len(runs) > 1:
             question += f" ({len(runs)} runs are running; the Results page has them all)"
-        if await self._app.push_screen_wait(Offer(question, "Watch", "Not now")):
+        offer = Confirm(question, "Watch", "Not now", enter_is_yes=True)
+        if await self._app.push_screen_wait(offer):
             self.watch_run(runs[-1])
             return
         self.unwatched_run = runs[-1].id

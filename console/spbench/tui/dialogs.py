@@ -75,12 +75,6 @@ class Confirm(Modal[bool]):
         self.dismiss(yes)
 
 
-class Offer(Confirm):
-    """A question that is usually answered with yes: Enter does so."""
-
-    AUTO_FOCUS = "#yes"
-
-
 class LeaveDialog(Confirm):
     """A question before the console quits with unsaved text.
 
