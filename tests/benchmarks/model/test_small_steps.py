@@ -1,5 +1,7 @@
 """Small steps instead of the optimizer's if rounding determines its steps."""
 
+import re
+
 import pytest
 import torch
 
@@ -39,7 +41,7 @@ def test_takes_small_steps_if_rounding_determines_them(messages):
     context = validate_model(AMOEBANET, "adam")
     value, reason = context.choices["compared_steps"]
     assert value == "sgd"
-    messages.check(reason)
+    messages.check(re.sub(r"by \S+ of", "by SHARE of", reason))  # it depends on the processor
     assert all(context.checks.values())
     assert not all(validate_model(AMOEBANET, "adam", zero_a_weight).checks.values())
 
