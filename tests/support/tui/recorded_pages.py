@@ -100,6 +100,18 @@ async def wait_for_run(pilot):
     if pilot.app.size.height >= OVERVIEW_LINES:
         await wait_until(pilot, lambda: "Parts of an iteration" in read_screen(pilot.app))
         await wait_until(pilot, lambda: "fused" in read_below(pilot.app, "Hosts by case"))
+    await scroll_to_case(pilot)
+
+
+async def scroll_to_case(pilot):
+    """Scroll the cases from the first one, as their position depends on the speed of the replay."""
+    presenter = pilot.app.screen.presenter
+    await wait_until(pilot, lambda: presenter._settled)
+    selected_case = presenter.cases.cursor_key
+    first_case = presenter.cases.matching_keys[0]
+    for case in (first_case, selected_case):
+        presenter.move_cursor(presenter.cases, case)
+        await pilot.pause()
 
 
 def read_below(app, title):
