@@ -39,11 +39,10 @@ class SettingsApp(Protocol):
 
 
 class ThemeChooser(Chooser):
-    """A list of themes that shows the marked one; Escape brings back the former."""
+    """A list of themes that previews the marked one; Escape restores the earlier one."""
 
     HELP: ClassVar[str] = """\
-The console has the colours of the marked theme. Enter keeps it and remembers it; Escape leaves the
-former one."""
+The console has the colours of the marked theme. Enter saves it; Escape restores the earlier theme."""
 
     def __init__(self, names: Iterable[str], current: str) -> None:
         own_names = {theme.name for theme in THEMES}
@@ -62,7 +61,7 @@ former one."""
             self.app.theme = self._shown[event.option_index].name
 
     def action_leave(self) -> None:
-        """Bring back the former theme."""
+        """Restore the earlier theme."""
         self.app.theme = self._current
         super().action_leave()
 

@@ -40,7 +40,7 @@ in a shell do that:
 
  `spbench script suites/halo.yaml --scheduler slurm` writes a folder with the batch script job.sh.
  `spbench submit suites/halo.yaml --output job` writes the folder and submits the script.
- `spbench collect job` makes a run of what the job has measured, also while it is running.
+ `spbench collect job` makes a run of the job's measurements, also while it is running.
 
 Collected runs are on the Results page. Account, partition, time limit and nodes are in launch.batch
 of a suite, or for all suites in ~/.config/spbench/site.yaml. The file docs/batch.md has an example.

@@ -36,7 +36,7 @@ class PlotView(Vertical):
     HELP: ClassVar[str] = """\
 A metric of the case under the cursor of the cases: over the runs that the filter shows, or, within
 the run under the cursor, over a parameter that the suite sweeps, with a series for each
-combination of the others. Of two runs, the marked one (space) is a. Each point is a median; its
+combination of the others. With two runs, the marked one (space) is a. Each point is a median; its
 line goes from the least to the p95, but not beyond twice the largest median (then with an arrow).
 ! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
 m shows the next metric, p the next parameter, n and N the next case and the one before."""

@@ -69,7 +69,7 @@ RUN_BINDINGS: list[BindingType] = [
     ),
     make_binding("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
     make_binding("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
-    make_binding("run.play", "p", "play", "Play/pause", "Stop a replay, or go on"),
+    make_binding("run.play", "p", "play", "Play/pause", "Pause or continue a replay"),
     make_binding("run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"),
     make_binding("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
     make_binding(
