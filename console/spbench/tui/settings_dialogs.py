@@ -42,7 +42,8 @@ class ThemeChooser(Chooser):
     """A list of themes that previews the marked one; Escape restores the earlier one."""
 
     HELP: ClassVar[str] = """\
-The console has the colours of the marked theme. Enter saves it; Escape restores the earlier theme."""
+The console has the colours of the marked theme. Enter saves it; Escape restores the earlier
+theme."""
 
     def __init__(self, names: Iterable[str], current: str) -> None:
         own_names = {theme.name for theme in THEMES}

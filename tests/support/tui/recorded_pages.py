@@ -104,7 +104,7 @@ async def wait_for_run(pilot):
 
 
 async def scroll_to_case(pilot):
-    """Scroll the cases from the first one, as their position depends on the speed of the replay."""
+    """Scroll to the selected case; the speed of the replay changes the position."""
     presenter = pilot.app.screen.presenter
     await wait_until(pilot, lambda: presenter._settled)
     selected_case = presenter.cases.cursor_key

@@ -169,8 +169,8 @@ all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged
 together; a launch is one repeat of a case. Same means that a difference of more than 10 % is
 excluded. On a large screen, the chart has the times of both runs of the case under the cursor;
-elsewhere v shows them. The notes give the reason why a case is not judged, and a remedy. Tab goes to the
-notes, which then have more lines; up and down scroll them."""
+elsewhere v shows them. The notes give the reason why a case is not judged, and a remedy. Tab goes
+to the notes, which then have more lines; up and down scroll them."""
     DEFAULT_CSS = """
     CompareView #compared-runs { height: auto; max-height: 4; }
     CompareView TimesChart { display: none; height: 1fr; max-height: 20; margin-top: 1; }
