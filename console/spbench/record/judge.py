@@ -156,6 +156,12 @@ def describe_failed_checks(case: CaseState) -> list[str]:
     return messages
 
 
+def describe_other_failed_checks(case: CaseState) -> list[str]:
+    """Return the messages of the failed checks that the reason of the case lacks."""
+    reason = case.execution.reason or ""
+    return [message for message in describe_failed_checks(case) if not reason.startswith(message)]
+
+
 def name_ranks(case: CaseState, ranks: list[int]) -> str:
     """Return ``rank 3 on node02``, or ``ranks 0, 1 and 5 more``."""
     if len(ranks) == 1:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
-from spbench.record.judge import describe_failed_checks, divide_by_limit
+from spbench.record.judge import describe_other_failed_checks, divide_by_limit
 from spbench.record.messages.cases import describe_repeats
 from spbench.record.metric_names import (
     SEPARATELY,
@@ -138,8 +138,7 @@ def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterat
 
 
 def _list_case_check_lines(case: CaseState) -> Iterator[Line]:
-    # The reason of the verdict is in the line of the status.
-    for message in set(describe_failed_checks(case)) - {case.execution.reason}:
+    for message in describe_other_failed_checks(case):  # the reason is in the line of the status
         yield "check", format_status(CheckOutcome.FAILED) + f": {message}"
     passed = [
         name

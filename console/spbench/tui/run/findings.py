@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ from textual.content import Content
 
 from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
-from spbench.record.judge import describe_failed_checks
+from spbench.record.judge import describe_failed_checks, describe_other_failed_checks
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
 from spbench.record.machine.gpu_throttling import describe_lost_gpus
 from spbench.record.messages.enumeration import enumerate_names, name_cases
@@ -247,9 +247,9 @@ class RunFindings:
         if case.status == CaseStatus.WAITING:
             return ()
         if case.status == CaseStatus.RUNNING:
-            return (
-                _list_failed_checks(case) if not all(case.measured.passed_by_rank.values()) else ()
-            )
+            if all(case.measured.passed_by_rank.values()):
+                return ()
+            return _list_failed_checks(case, describe_failed_checks(case))
         if case.id not in self._failures_by_case:
             self._failures_by_case[case.id] = _list_failures(case)
         return self._failures_by_case[case.id]
@@ -277,10 +277,8 @@ def _explain_unfinished(host: str | None) -> str:
     return f"the run has no end: {cause}; what it had measured is here"
 
 
-def _list_failed_checks(case: CaseState) -> tuple[RunFinding, ...]:
-    return tuple(
-        RunFinding(CaseStatus.FAILED, case.id, message) for message in describe_failed_checks(case)
-    )
+def _list_failed_checks(case: CaseState, messages: Iterable[str]) -> tuple[RunFinding, ...]:
+    return tuple(RunFinding(CaseStatus.FAILED, case.id, message) for message in messages)
 
 
 def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:
@@ -288,9 +286,9 @@ def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:
     if case.status == CaseStatus.PASSED:
         return ()
     reason = case.execution.reason
-    failures = _list_failed_checks(case)
-    if reason and all(failure.message != reason for failure in failures):
-        failures = (RunFinding(case.status, case.id, reason), *failures)
+    failures = _list_failed_checks(case, describe_other_failed_checks(case))
+    if reason:
+        return (RunFinding(case.status, case.id, reason), *failures)
     return failures or (RunFinding(case.status, case.id, "no reason was given"),)
 
 

@@ -2,11 +2,15 @@
 
 import pytest
 
-from spbench.record.judge import judge
+from spbench.record.judge import describe_failed_checks, judge
 from spbench.record.planted_faults import FaultOutcome, blames_fault, find_fault_outcome
+from spbench.record.runs.folder import RunFolder
 from spbench.report.formats.case_text import format_tally
 from spbench.report.recorded import load_run
+from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.results.cases_view import RecordedCaseRows
+from spbench.tui.run.details import build_case_details
+from spbench.tui.run.findings import RunFindings
 from support.sample_events import (
     build_state,
     case_judged,
@@ -44,6 +48,24 @@ def test_failed_check_notices_the_planted_fault():
     )
     assert planted == f"{plain}; planted fault drop-halo noticed"
     assert not blames_fault(planted), "a failed check makes a comparison fail"
+
+
+def test_findings_name_a_check_that_noticed_the_fault_once(tmp_path):
+    checks = [
+        rank_event("check", 0, name=name, passed=False, max_abs_error=0.5, tolerance=0.0)
+        for name in ("halo", "sum")
+    ]
+    started = make_started_run(describe_case("a", 1, inject="drop-halo"))
+    reason = judge(build_state([*started, *checks]).cases["a"]).reason
+    feed = Feed(RunFolder(tmp_path), ReplaySource([], None))
+    for event in (*started, *checks, case_judged("a", "failed", reason)):
+        feed._apply(event)
+    failures = [finding.message for finding in RunFindings(feed).collect()]
+    assert failures == [reason, describe_failed_checks(feed.state.cases["a"])[1]]
+    details = build_case_details(feed, "a")
+    assert [text for title, text in details._lines if title == "check"] == [
+        f"✗ failed: {failures[1]}"
+    ]
 
 
 def test_tables_and_tallies_tell_noticed_from_missed_faults(tmp_path):
