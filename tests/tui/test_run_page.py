@@ -526,20 +526,38 @@ async def test_wide_screen_has_charts_instead_of_empty_panes(open_run):
         await run.wait_until(lambda: findings.size.height <= 8)
 
 
+def note_layouts(monkeypatch):
+    """Return a list to which each widget that asks for a layout is added."""
+    layouts = []
+    refresh = Widget.refresh
+
+    def note_layout(self, *regions, layout=False, **options):
+        if layout:
+            layouts.append(self)
+        return refresh(self, *regions, layout=layout, **options)
+
+    monkeypatch.setattr(Widget, "refresh", note_layout)
+    return layouts
+
+
+async def test_page_without_a_run_causes_no_layout(tmp_path, monkeypatch):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=NARROW) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        layouts = note_layouts(monkeypatch)
+        app.screen.refresh_page()
+        assert layouts == []
+        app.context.unwatched_run = "halo-7"
+        app.screen.refresh_page()
+        await wait_until(pilot, lambda: "halo-7 is running" in read_screen(app))
+
+
 async def test_updates_cause_no_layout_of_the_page(open_run, monkeypatch):
     async with open_run((200, 60), make_ended_run()) as run:
         await run.wait_for_texts("■ ended")
         presenter = run.page.presenter
         await run.wait_until(lambda: presenter._settled)
-        layouts = []
-        refresh = Widget.refresh
-
-        def count_layouts(self, *regions, layout=False, **options):
-            if layout:
-                layouts.append(self)
-            return refresh(self, *regions, layout=layout, **options)
-
-        monkeypatch.setattr(Widget, "refresh", count_layouts)
+        layouts = note_layouts(monkeypatch)
         presenter.update_all()
         presenter.update_all()
         findings = run.page.query_one("#findings", FindingsPanel)

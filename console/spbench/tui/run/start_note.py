@@ -34,6 +34,7 @@ class NoRunText(Static):
 
     def __init__(self) -> None:
         super().__init__(NO_RUN, id="no-run", markup=False)
+        self._shown = NO_RUN
 
     def show(
         self, failure: StartFailure | None, starting_since: float | None, running: str | None
@@ -50,7 +51,9 @@ class NoRunText(Static):
             text = f"{running} is running: 3, then a on its row, watches it.\n\n{text}"
         if starting_since is not None:
             text = f"… starting a run\n\n{describe_preparation(starting_since)}"
-        self.update(text)
+        if text != self._shown:  # this is called with each update of the page
+            self._shown = text
+            self.update(text, layout=False)
 
 
 def describe_preparation(started_at: float) -> str:
