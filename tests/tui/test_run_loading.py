@@ -8,7 +8,9 @@ from spbench.record.runs.folder import RunFolder
 from spbench.report.previous_times import PreviousRun, PreviousTime
 from spbench.tui.feed import Feed
 from spbench.tui.run import loading
+from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_computation import CaseComputation
+from spbench.tui.run.panels import Panel
 from spbench.tui.run.selection import RunSelection
 from support import sample_events as make
 from support.tui.app_driver import make_console, read_screen, wait_until
@@ -60,6 +62,24 @@ async def test_previous_times_are_not_shown_for_another_run(tmp_path, monkeypatc
             pilot, lambda: all(worker.group != "previous" for worker in app.screen.workers)
         )
         assert app.screen.presenter.selection.previous is None
+
+
+async def test_times_for_the_run_before_are_hidden(tmp_path, monkeypatch):
+    run = SimpleNamespace(summary=SimpleNamespace(started=0.0, suite="made-up"))
+    monkeypatch.setattr(loading, "load_previous_run", lambda *_, **__: PreviousRun(run))
+    times = {"a": PreviousTime(1.0, disturbed=False)}
+    monkeypatch.setattr(loading, "list_previous_times", lambda *_: times)
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        first = RunFolder(tmp_path / "home" / "runs" / "first")
+        await watch_events(app, first, make.make_complete_run())
+        await wait_until(pilot, lambda: app.screen.shown_feed is not None)
+        app.screen.query_one(RunBody).show_panel(Panel.PREVIOUS)
+        await wait_until(pilot, lambda: "Previous run: made-up" in read_screen(app))
+        feed = await watch_events(app, RunFolder(first.path.with_name("other")), [])
+        await wait_until(pilot, lambda: app.screen.shown_feed is feed)
+        await wait_until(pilot, lambda: "no earlier run" in read_screen(app))
+        assert "Previous run: made-up" not in read_screen(app)
 
 
 async def test_report_is_looked_for_in_a_thread(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from spbench.report.previous_times import list_previous_times, load_previous_run
 from spbench.suites.shipped import resolve_shipped_path, resolve_suite_path
 from spbench.tui.page import Page
 from spbench.tui.run.case_computation import CaseComputation
-from spbench.tui.run.panes.overview import PreviousRows
+from spbench.tui.run.panes.overview import PreviousPane, PreviousRows
 from spbench.tui.run.presenter import RunPresenter
 
 _REPORT_INTERVAL = 0.5
@@ -45,6 +45,8 @@ class RunLoader:
         self._is_closed = False
         self._has_asked_previous = False
         self._has_asked_report = False
+        for pane in page.query(PreviousPane):
+            pane.clear()  # it has the times for the run that was shown before
         page.run_worker(self._find_suite(), group="suite", exclusive=True)
 
     def close(self) -> None:
@@ -93,8 +95,10 @@ class RunLoader:
             return
         times = await asyncio.to_thread(list_previous_times, previous.run, identities)
         if times and not self._is_closed:
-            rows = PreviousRows(times, self._selection.cases)
-            self._presenter.show_previous(rows, previous)
+            rows = self._selection.previous = PreviousRows(times, self._selection.cases)
+            for pane in self._page.query(PreviousPane):
+                pane.show(rows, previous)
+            self._presenter.update_all()
 
     async def _find_report(self) -> None:
         """Note where the report is, as soon as it is written."""

@@ -14,7 +14,6 @@ from time import monotonic
 from textual.widget import Widget
 
 from spbench.record.messages.cases import describe_time_reference
-from spbench.report.previous_times import PreviousRun
 from spbench.tui.cells import FULL_IDS_WIDTH, name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
@@ -24,7 +23,7 @@ from spbench.tui.run.panes.charts import ChartPane
 from spbench.tui.run.panes.gpu_panel import GpuRows
 from spbench.tui.run.panes.hosts_panel import HostLoadRows, HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView
-from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane, PreviousRows
+from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
@@ -317,13 +316,6 @@ class RunPresenter:
             view.show(self.selection.feed, rank)
             owner = "all ranks" if rank is None else f"rank {rank}"
             self._body.query_one("#logs-pane", Pane).set_title(f"Logs of {owner}")
-
-    def show_previous(self, rows: PreviousRows, previous: PreviousRun) -> None:
-        """Show the times of the previous run."""
-        self.selection.previous = rows
-        for pane in self._body.query(PreviousPane):
-            pane.show(rows, previous)
-        self.update_all()
 
     @property
     def shows_hosts_by_case(self) -> bool:

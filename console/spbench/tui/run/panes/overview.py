@@ -31,6 +31,7 @@ from spbench.tui.widgets.text import cell_width, fit, join_fitting
 MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
 HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank"
+PREVIOUS_TITLE = "Previous run"
 NO_PARTS = "this case has no measured parts of an iteration"
 PREVIOUS_COLUMNS = (
     Column("case", "case", 14, flexible=True),
@@ -274,14 +275,19 @@ class PreviousPane(Pane):
             id=name,
             empty="no earlier run that has ended shares a case",
         )
-        super().__init__("Previous run", table, id=f"{name}-pane")
+        super().__init__(PREVIOUS_TITLE, table, id=f"{name}-pane")
         self.set_remark("Results page, c: the comparison")
+
+    def clear(self) -> None:
+        """Show no times, because those of another run are not known."""
+        self.query_one(LineTable).set_rows(FixedRows(PREVIOUS_COLUMNS))
+        self.set_title(PREVIOUS_TITLE)
 
     def show(self, rows: PreviousRows, previous: PreviousRun) -> None:
         """Show the rows of another previous run; the title has why it is not comparable."""
         self.query_one(LineTable).set_rows(rows)
         run = previous.run.summary
-        title = f"Previous run: {run.suite}"
+        title = f"{PREVIOUS_TITLE}: {run.suite}"
         if run.started is not None:
             title += f", {datetime.fromtimestamp(run.started, UTC):%Y-%m-%d %H:%M} UTC"
         if previous.remark:
