@@ -27,7 +27,7 @@ _MARK_TEXTS: Mapping[RunMark, str] = {
 
 
 class Fact(NamedTuple):
-    """A label and a text about a run or a case."""
+    """A label and a text about a run, a case or a host."""
 
     label: str
     text: str

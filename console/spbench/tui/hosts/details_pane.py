@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +21,7 @@ from spbench.record.number_formatting import (
     replace_line_controls,
 )
 from spbench.record.runs.history import RunSummary
+from spbench.report.run_details import Fact
 from spbench.report.times import format_day_and_time
 from spbench.tui.hosts.machine_monitor import Interface, MachineLoad, MachineMonitor
 from spbench.tui.widgets.glyphs import render_sparkline
@@ -33,14 +33,6 @@ _COLUMN_GAP = 2
 """Blanks between labels and texts."""
 MAX_RUNS = 8
 """The most runs that are listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A fact of a host: a short label and its text."""
-
-    label: str
-    text: str
 
 
 class DetailsPane(VerticalScroll, can_focus=True):
