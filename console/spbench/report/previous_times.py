@@ -1,4 +1,4 @@
-"""The times of a run's cases in an earlier run that shares cases with it."""
+"""The times of a run's cases in an earlier run of the suite that shares cases with it."""
 
 from __future__ import annotations
 
@@ -98,10 +98,9 @@ def find_previous_run(
     cases: Collection[str],
     load: Callable[[RunFolder], RecordedRun] = load_run,
 ) -> RunSummary | None:
-    """Return the newest earlier run that has ended and shares cases with a run.
+    """Return the newest earlier run of the suite that has ended and shares cases with a run.
 
-    Runs with a planted fault, of another machine or without their end come after all others. Within
-    each group, runs of the same suite come first.
+    Runs with a planted fault, of another machine or without their end come after all others.
 
     Args:
         home: The folder of the runs.
@@ -113,7 +112,7 @@ def find_previous_run(
     shared = frozenset(cases)
     candidates = sorted(
         list_earlier_runs(runs, run),
-        key=lambda other: (bool(explain_other_conditions(other, run)), other.suite != run.suite),
+        key=lambda other: bool(explain_other_conditions(other, run)),
     )
     loads_left = MAX_LOADED
     for other in candidates:
@@ -136,10 +135,12 @@ def explain_other_conditions(other: RunSummary, run: RunSummary) -> str:
 
 
 def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSummary]:
-    """Return the runs before a run that have ended; ``runs`` has the newest first."""
+    """Return the runs of a suite before a run that have ended; ``runs`` has the newest first."""
     run_ids = [other.id for other in runs]
     older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
-    return [other for other in older_runs if other.status != RunStatus.RUNNING]
+    return [
+        other for other in list_runs_of_suite(older_runs, run) if other.status != RunStatus.RUNNING
+    ]
 
 
 def list_runs_of_suite(runs: Iterable[RunSummary], run: RunSummary) -> list[RunSummary]:

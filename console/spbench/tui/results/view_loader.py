@@ -14,11 +14,7 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
 from spbench.record.runs.marks import RunMarks
 from spbench.report.comparison.model import RunComparison
-from spbench.report.previous_times import (
-    find_previous_run,
-    list_earlier_runs,
-    list_runs_of_suite,
-)
+from spbench.report.previous_times import find_previous_run, list_earlier_runs
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.case_times import BASELINE_TIMES, LoadedTimes
 from spbench.tui.results.library import RunLibrary
@@ -65,7 +61,7 @@ class ViewRequest:
                 "or unmark it with space."
             )
         suite = self.run.suite
-        if list_earlier_runs(list_runs_of_suite(self.runs, self.run), self.run):
+        if list_earlier_runs(self.runs, self.run):
             reason = f"No earlier run of {suite} has a case of this run"
         else:
             reason = f"No earlier run of {suite}"
@@ -182,9 +178,8 @@ class ViewLoader:
         if request.marked is not None:
             return None if request.marked.id == run.summary.id else request.marked
         library = self._library
-        runs = list_runs_of_suite(request.runs, request.run)
         return await self._run_in_thread(
-            find_previous_run, library.home, runs, request.run, run.cases, library.load
+            find_previous_run, library.home, request.runs, request.run, run.cases, library.load
         )
 
     async def _make_comparison(

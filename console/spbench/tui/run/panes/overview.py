@@ -273,7 +273,7 @@ class PreviousPane(Pane):
             PREVIOUS_COLUMNS,
             FixedRows(PREVIOUS_COLUMNS),
             id=name,
-            empty="no earlier run that has ended shares a case",
+            empty="no earlier run of the suite shares a case",
         )
         super().__init__(PREVIOUS_TITLE, table, id=f"{name}-pane")
         self.set_remark("Results page, c: the comparison")
