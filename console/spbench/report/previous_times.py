@@ -1,4 +1,4 @@
-"""The times of a run's cases in an earlier run of the suite that shares cases with it."""
+"""The times of a run's cases in an earlier run of its suite."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def find_previous_run(
     cases: Collection[str],
     load: Callable[[RunFolder], RecordedRun] = load_run,
 ) -> RunSummary | None:
-    """Return the newest earlier run of the suite that has ended and shares cases with a run.
+    """Return the newest earlier run of the suite that shares cases with a run.
 
     Runs with a planted fault, of another machine or without their end come after all others.
 
@@ -135,7 +135,7 @@ def explain_other_conditions(other: RunSummary, run: RunSummary) -> str:
 
 
 def list_earlier_runs(runs: Sequence[RunSummary], run: RunSummary) -> list[RunSummary]:
-    """Return the runs of a suite before a run that have ended; ``runs`` has the newest first."""
+    """Return the ended runs of the suite before a run, the newest first like ``runs``."""
     run_ids = [other.id for other in runs]
     older_runs = runs[run_ids.index(run.id) + 1 :] if run.id in run_ids else []
     return [

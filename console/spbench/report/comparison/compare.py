@@ -182,7 +182,7 @@ def _judge_row(row: MetricRow, is_different: bool, num_cases: int) -> MetricRow:
 
     needed = compute_min_launches(num_cases)
     if row.chance <= SIGNIFICANCE_LEVEL and not is_different and min(row.launches) < needed:
-        reason = f"with {num_cases} cases {needed} launches a side would tell"
+        reason = f"{needed} launches per side needed for {num_cases} cases"
     else:
         reason = f"the interval is {low:.2f} to {high:.2f}"
     return _judge_without_test(row, row.ratio, reason)
@@ -217,7 +217,7 @@ def _judge_without_test(row: MetricRow, ratio: float, reason: str) -> MetricRow:
 
 def _explain_too_few(row: MetricRow, num_cases: int) -> str:
     launches = f"{row.launches[0]} and {row.launches[1]} launches"
-    needed_text = f"{compute_min_launches(num_cases)} a side would tell"
+    needed_text = f"{compute_min_launches(num_cases)} per side needed"
     if row.metric != HEADLINE:
         return f"{launches}; {needed_text}"
     if row.factor is None:

@@ -139,7 +139,7 @@ def test_too_few_launches_give_no_verdict():
     row = compare_launches([1.0], [2.0])
     assert (row.outcome, row.interval, row.ratio) == (Outcome.TOO_FEW, None, 2.0)
     within = "within a factor of 3 (fewer than 5 recorded launches)"
-    assert row.reason == f"1 and 1 launches; {within}; 4 a side would tell"
+    assert row.reason == f"1 and 1 launches; {within}; 4 per side needed"
 
 
 @pytest.mark.parametrize(
