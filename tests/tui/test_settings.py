@@ -220,3 +220,17 @@ async def test_dialog_previews_a_theme_and_saves_the_chosen_one(tmp_path):
         await wait_until(pilot, lambda: app.settings.current.refresh_hz == 4)
     text = (tmp_path / "console.yaml").read_text()
     assert text == "theme: spbench-light\nrefresh_hz: 4\n"
+
+
+async def test_refresh_rate_that_is_not_saved_is_not_announced(tmp_path):
+    app = make_console(tmp_path, page="run", readonly=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("comma")
+        await wait_until(pilot, lambda: "refresh rate" in read_screen(app))
+        await pilot.press(*"refresh", "enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
+        await pilot.press("4", "enter")
+        await wait_until(pilot, lambda: app.message_log)
+    (message,) = app.message_log
+    assert (message.title, message.text) == ("refresh_hz not remembered", "the console is readonly")

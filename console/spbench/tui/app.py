@@ -308,16 +308,18 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         self.run_worker(choose_setting(self), group="settings")
 
     def choose_theme(self, name: str) -> None:
-        """Use a theme, and remember it unless the console is readonly."""
+        """Use a theme, and remember it."""
         self.theme = name
         self.save_setting("theme", name)
 
-    def save_setting(self, name: str, value: str | float) -> None:
-        """Remember a setting unless the console is readonly."""
-        if self.context.readonly:
-            return
-        try:
-            self.settings.save(name, value)
-        except SpbenchError as error:
-            title = f"{name} not remembered"
-            self.notify(str(error), title=title, severity="warning", markup=False)
+    def save_setting(self, name: str, value: str | float) -> bool:
+        """Remember a setting; return whether it is, or show why it is not."""
+        reason = "the console is readonly"
+        if not self.context.readonly:
+            try:
+                self.settings.save(name, value)
+                return True
+            except SpbenchError as error:
+                reason = str(error)
+        self.notify(reason, title=f"{name} not remembered", severity="warning", markup=False)
+        return False

@@ -35,7 +35,7 @@ class SettingsApp(Protocol):
 
     def choose_theme(self, name: str) -> None: ...
 
-    def save_setting(self, name: str, value: str | float) -> None: ...
+    def save_setting(self, name: str, value: str | float) -> bool: ...
 
 
 class ThemeChooser(Chooser):
@@ -100,8 +100,7 @@ async def _choose_refresh_rate(app: App[Any]) -> None:
     current = f"{settings_app.settings.current.refresh_hz:g}"
     dialog = AskLine(question, parse_refresh_rate, current, required="a number")
     rate: float | None = await app.push_screen_wait(dialog)
-    if rate is not None:
-        settings_app.save_setting("refresh_hz", rate)
+    if rate is not None and settings_app.save_setting("refresh_hz", rate):
         app.notify("from the next start of the console", title=f"{rate:g} Hz", timeout=4)
 
 
