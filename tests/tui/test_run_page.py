@@ -1432,17 +1432,17 @@ async def test_slow_rank_among_thousands_is_visible(open_run):
 
 
 @pytest.mark.parametrize(
-    ("events", "message"),
+    ("events", "shown", "message"),
     [
-        (make.make_complete_run(), "a passed on every rank"),
-        (make_running_events(), "no rank has failed so far in warp"),
-        ([make.run_start(describe_synthetic_case())], "the case has not begun"),
+        (make.make_complete_run(), "1/1 passed", "a passed on every rank"),
+        (make_running_events(), "2/8", "no rank has failed so far in warp"),
+        ([make.run_start(describe_synthetic_case())], "waiting", "the case has not begun"),
     ],
     ids=["passed", "running", "waiting"],
 )
-async def test_explains_the_lack_of_a_failed_rank(open_run, events, message):
+async def test_explains_the_lack_of_a_failed_rank(open_run, events, shown, message):
     async with open_run(WIDE, events) as run:
-        await run.wait_for_texts("made-up")
+        await run.wait_for_texts("made-up", shown)
         await run.press("n")
         await run.wait_until(
             lambda: any(message in note.message for note in run.app._notifications)
