@@ -7,7 +7,7 @@ import pytest
 from spbench.engine.run_estimate import NO_ESTIMATE
 from spbench.errors import UsageError
 from spbench.suites.edit.head import list_suite_benchmarks, read_head, replace_head
-from spbench.tui.suites.form.form_texts import FormTexts
+from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.suite_form import SuiteForm
 from spbench.tui.suites.form.suite_preview import build_suite_preview
 from spbench.tui.suites.form.suite_texts import SuiteFields, read_head_draft

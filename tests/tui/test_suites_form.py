@@ -8,8 +8,9 @@ import pytest
 from spbench.suites.edit.compose import insert_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.loader import check_text
+from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_reader import read_form_draft
-from spbench.tui.suites.form.form_texts import FormFields, FormTexts
+from spbench.tui.suites.form.form_texts import FormFields
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.default_texts import AUTO
 from spbench_core.catalog.parameters import Param

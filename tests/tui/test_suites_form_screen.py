@@ -10,10 +10,10 @@ from textual.message_pump import MessagePump
 from textual.widgets import Input
 
 from spbench.tui.chooser import Chooser
+from spbench.tui.form.field_row import LinesBox, TextRow
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.field_row import LinesBox, TextRow
 from spbench.tui.suites.form.form_texts import COMMENT
 from spbench.tui.suites.form.metric_rows import ExpectRow, ReferenceRow
 from spbench.tui.suites.form.preview import build_preview

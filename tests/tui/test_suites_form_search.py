@@ -10,14 +10,15 @@ from spbench.suites.edit.compose import insert_case, read_defaults, replace_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.fields import list_launch_fields, list_param_fields
 from spbench.suites.loader import check_text
+from spbench.tui.form.field_row import FieldRow, FormRow
+from spbench.tui.form.row_list import RowFilter
+from spbench.tui.form.search_bar import SearchBar
+from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
-from spbench.tui.suites.form.field_row import FieldRow, FormRow
-from spbench.tui.suites.form.form_texts import FormFields, FormTexts
+from spbench.tui.suites.form.form_texts import FormFields
 from spbench.tui.suites.form.preview import build_preview
-from spbench.tui.suites.form.row_list import RowFilter
-from spbench.tui.suites.form.search_bar import SearchBar
 from spbench_core.catalog import BENCHMARKS
 from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import (

@@ -10,9 +10,9 @@ from textual.widgets import OptionList
 from spbench.engine import background
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import Confirm
+from spbench.tui.form.field_row import TextRow
 from spbench.tui.run.page import RunPage
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 from support.tui.app_driver import make_console, read_screen, wait_until
 

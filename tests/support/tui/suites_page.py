@@ -10,10 +10,10 @@ from spbench.tui.app import ConsoleApp
 from spbench.tui.chooser import Chooser
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.dialogs import Confirm
+from spbench.tui.form.field_row import TextRow
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.field_row import TextRow
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.text_pane import TextPane
 from support.tui.app_driver import wait_until

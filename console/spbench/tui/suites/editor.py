@@ -11,17 +11,18 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Offset, Region
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection, TextAreaTheme
 
 from spbench.suites.edit.indentation import INDENT, count_indent, find_indent_of_next_line
 from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import ComponentStyles
+from spbench.tui.widgets.text_box import TextBox
 
-PROBLEM_SIGN = "✗"
 _PAGE_KEYS = ("f6", "f7")
 """Keys of a text area that the page uses for other actions."""
 _PAGE_ACTIONS = ("undo", "redo")
@@ -40,19 +41,6 @@ _CAPTURES = {
     "punctuation.special": "anchor",
 }
 """The captures of the YAML parser, and the names of their styles."""
-
-
-class TextBox(TextArea):
-    """A `TextArea` without Textual's crash when undo or redo hides the scroll bar."""
-
-    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        """Scroll to the cursor, unless it is below a text that has become shorter.
-
-        In that case Textual moves the cursor into the text and calls this method again.
-        """
-        if self.cursor_location[0] >= self.document.line_count:
-            return Offset()
-        return super().scroll_cursor_visible(center, animate)
 
 
 class SuiteEditor(TextBox, inherit_bindings=False):

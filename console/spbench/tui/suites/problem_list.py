@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from spbench.errors import Diagnostic
-from spbench.tui.suites.editor import PROBLEM_SIGN
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 
 MAX_PROBLEMS = 200
 """Largest number of listed problems."""

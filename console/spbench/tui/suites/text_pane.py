@@ -18,7 +18,7 @@ from textual.widgets import OptionList, TextArea
 from spbench.errors import SpbenchError
 from spbench.tui.suites.disk_watch import CHECK_INTERVAL, DiskState, DiskWatch
 from spbench.tui.suites.document import SuiteDocument
-from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
+from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.parsed_suite import (
     ParsedSuite,
     estimate_suite,
@@ -27,6 +27,7 @@ from spbench.tui.suites.parsed_suite import (
 )
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from spbench.tui.widgets.dots import Piece
 
 BLOCKS = "▁▂▃▄▅▆▇"
 """Bars by height; none fills its cell, so that there is a gap between rows of a table."""
+PROBLEM_SIGN = "✗"
+"""Before an error message."""
 _STEPS = "░▒▓█"
 _STEPS_ASCII = "-+*#"
 _FAILED = "✗"

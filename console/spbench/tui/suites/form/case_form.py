@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from spbench.suites.edit.draft import CaseDraft
+from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_form import DraftForm, FormReading
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
-from spbench.tui.suites.form.form_texts import FormFields, FormTexts
+from spbench.tui.suites.form.form_texts import FormFields
 from spbench.tui.suites.form.preview import (
     EstimateSuite,
     FindExcess,

@@ -19,13 +19,14 @@ from textual.widgets import Button, Input, Static, TextArea
 from spbench.suites.edit.compose import EditedText
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm, Modal
+from spbench.tui.form.field_row import FieldRow, FormRow
+from spbench.tui.form.row_list import RowList
+from spbench.tui.form.search_bar import SearchBar
+from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.case_rows import EXCESS_SIGN
-from spbench.tui.suites.editor import PROBLEM_SIGN, SuiteEditor
-from spbench.tui.suites.form.field_row import FieldRow, FormRow
-from spbench.tui.suites.form.form_texts import FormTexts
+from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.preview import Preview
-from spbench.tui.suites.form.row_list import RowList
-from spbench.tui.suites.form.search_bar import SearchBar
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 
 PREVIEW_DELAY = 0.12
 """Time without a key until the preview is updated, in seconds."""

@@ -14,17 +14,17 @@ from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.fields import Field, list_bound_fields, list_reference_fields
 from spbench.suites.edit.form_values import parse_sweep
 from spbench.suites.yaml_nodes import YamlError, parse_yaml
+from spbench.tui.form.text_reader import TextReader
+from spbench.tui.form.texts import FormTexts, is_sweep
 from spbench.tui.suites.form.form_texts import (
     COMMENT,
     EXCLUDE,
     EXPECT,
     IN_STEP,
+    LAUNCH,
     REFERENCE,
     FormFields,
-    FormTexts,
-    is_sweep,
 )
-from spbench.tui.suites.form.text_reader import TextReader
 
 _NP = "np"
 
@@ -74,7 +74,7 @@ class _Reader(TextReader):
             zip=self._zip,
             exclude=self._read_exclude(),
             expect=self._read_expectations(),
-            launch=self.read_launch(self._fields.launch_fields, initial_draft.launch),
+            launch=self.read_fields(self._fields.launch_fields, LAUNCH, initial_draft.launch),
             comment=self.text(COMMENT) or None,
         )
         return DraftResult(None if self.errors else draft, self.errors)

@@ -9,14 +9,15 @@ from textual.widgets import Static
 
 from spbench.suites.case import STATISTICS
 from spbench.suites.expectations import list_metrics
+from spbench.tui.form.field_row import FormRow, TextRow
+from spbench.tui.form.row_list import RowList
+from spbench.tui.form.texts import ExpectationTexts, FormTexts, ReferenceTexts
 from spbench.tui.suites.form import form_texts
-from spbench.tui.suites.form.field_row import FormRow, TextRow
 from spbench.tui.suites.form.metric_rows import ExpectRow, ReferenceRow
-from spbench.tui.suites.form.row_list import RowList
 from spbench_core.catalog.benchmark import Metric
 
-NO_EXPECTATION = form_texts.ExpectationTexts()
-NO_REFERENCE = form_texts.ReferenceTexts()
+NO_EXPECTATION = ExpectationTexts()
+NO_REFERENCE = ReferenceTexts()
 
 
 class FieldList(RowList):
@@ -61,9 +62,9 @@ class FieldList(RowList):
         return f" (inherited from defaults: {', '.join(metrics)})" if metrics else ""
 
     @property
-    def texts(self) -> form_texts.FormTexts:
+    def texts(self) -> FormTexts:
         """The current texts of all rows."""
-        return form_texts.FormTexts(
+        return FormTexts(
             super().texts.by_name,
             [row.texts for row in self._list_expect_rows()],
             [row.texts for row in self._list_reference_rows()],

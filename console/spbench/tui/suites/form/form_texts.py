@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
-from spbench.errors import SpbenchError
 from spbench.suites.case import Case
 from spbench.suites.defaults import select_inherited
 from spbench.suites.edit.draft import CaseDraft
@@ -17,8 +15,9 @@ from spbench.suites.edit.fields import (
     list_launch_fields,
     list_param_fields,
 )
-from spbench.suites.edit.form_values import format_sweep, format_text, parse_sweep, parse_text
+from spbench.suites.edit.form_values import format_sweep, format_text
 from spbench.suites.edit.yaml_format import format_flow
+from spbench.tui.form.texts import ExpectationTexts, FormTexts, ReferenceTexts, is_sweep
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.default_texts import AUTO, format_default_texts
 from spbench_core.catalog.parameters import LIST_KINDS
@@ -32,62 +31,6 @@ EXPECT = "expect."
 REFERENCE = "reference."
 """Prefixes of the names of launch settings, expectations and references."""
 _REFERENCE_KEYS = ("reference", "lower", "upper")
-
-
-class ExpectationTexts(NamedTuple):
-    """The texts of a metric or metric.statistic, and its bounds."""
-
-    metric: str = ""
-    maximum: str = ""
-    minimum: str = ""
-
-
-class ReferenceTexts(NamedTuple):
-    """The texts of a metric or metric.statistic, a system, and its reference."""
-
-    metric: str = ""
-    system: str = ""
-    reference: str = ""
-    lower: str = ""
-    upper: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FormTexts:
-    """All texts of a form.
-
-    Attributes:
-        by_name: The texts that are not in rows of several boxes.
-        expect: The texts of each expectation.
-        references: The texts of each reference with tolerances.
-    """
-
-    by_name: Mapping[str, str]
-    expect: Sequence[ExpectationTexts] = ()
-    references: Sequence[ReferenceTexts] = ()
-
-
-def is_sweep(field: Field, text: str) -> bool:
-    """Return whether a text has several values: commas, a range, or lists of lists."""
-    if not field.can_sweep:
-        return False
-    if text.lstrip().startswith("[") and field.kind != "text":
-        return True
-    return field.kind not in LIST_KINDS and ("," in text or ".." in text)
-
-
-def find_error(field: Field, text: str) -> str | None:
-    """Return the loader's error for a text; None if it is valid or empty."""
-    if not text.strip():
-        return None
-    try:
-        if is_sweep(field, text):
-            parse_sweep(field, text)
-        else:
-            parse_text(field, text)
-    except SpbenchError as error:
-        return str(error)
-    return None
 
 
 class FormFields:

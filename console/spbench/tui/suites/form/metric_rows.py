@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from spbench.tui.suites.form.field_row import FormRow
-from spbench.tui.suites.form.form_texts import ExpectationTexts, ReferenceTexts
+from spbench.tui.form.field_row import FormRow
+from spbench.tui.form.texts import ExpectationTexts, ReferenceTexts
 
 BOUND_WIDTH = 10
 SYSTEM_WIDTH = 12

@@ -10,10 +10,11 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from spbench.suites.edit.head import HeadDraft
+from spbench.tui.form.row_list import RowList
+from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_form import DraftForm, FormReading
-from spbench.tui.suites.form.form_texts import LAUNCH, FormTexts
+from spbench.tui.suites.form.form_texts import LAUNCH
 from spbench.tui.suites.form.preview import EstimateSuite
-from spbench.tui.suites.form.row_list import RowList
 from spbench.tui.suites.form.suite_preview import WriteHead, build_suite_preview
 from spbench.tui.suites.form.suite_texts import DEFAULTS, PARAMS, SuiteFields, read_head_draft
 from spbench_core.catalog.benchmark import Benchmark

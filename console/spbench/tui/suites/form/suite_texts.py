@@ -15,8 +15,9 @@ from spbench.suites.edit.fields import (
 )
 from spbench.suites.edit.form_values import format_text
 from spbench.suites.edit.head import HeadDraft
-from spbench.tui.suites.form.form_texts import LAUNCH, FormTexts
-from spbench.tui.suites.form.text_reader import TextReader
+from spbench.tui.form.text_reader import TextReader
+from spbench.tui.form.texts import FormTexts
+from spbench.tui.suites.form.form_texts import LAUNCH
 from spbench_core.catalog.benchmark import Benchmark
 
 DEFAULTS = "defaults."
@@ -107,7 +108,7 @@ def read_head_draft(fields: SuiteFields, form_texts: FormTexts) -> HeadResult:
         name=head.get("name", ""),
         description=head.get("description", ""),
         order=head.get("order"),
-        launch=reader.read_launch(fields.launch_fields, draft.launch),
+        launch=reader.read_fields(fields.launch_fields, LAUNCH, draft.launch),
         defaults=_read_defaults(fields, reader),
     )
     return HeadResult(None if reader.errors else changed, reader.errors)

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from spbench.tui.suites.form.row_list import RowFilter
+from spbench.tui.form.row_list import RowFilter
 from spbench_core.number_text import format_quantity
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from spbench.errors import SpbenchError
 from spbench.suites.edit.fields import Field
 from spbench.suites.edit.form_values import parse_text
-from spbench.tui.suites.form.form_texts import LAUNCH, FormTexts
+from spbench.tui.form.texts import FormTexts
 
 
 class TextReader:
@@ -56,7 +56,3 @@ class TextReader:
             else:
                 values.pop(field.name, None)
         return values
-
-    def read_launch(self, fields: Iterable[Field], before: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the launch settings."""
-        return self.read_fields(fields, LAUNCH, before)

@@ -12,9 +12,10 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from spbench.suites.edit.fields import Field
-from spbench.tui.suites.editor import PROBLEM_SIGN, TextBox
-from spbench.tui.suites.form.form_texts import find_error
+from spbench.tui.form.texts import find_error
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench.tui.widgets.text import cell_width, fit
+from spbench.tui.widgets.text_box import LinesBox
 from spbench_core.catalog.default_texts import AUTO
 
 NAME_WIDTH = 25
@@ -26,27 +27,6 @@ CHANGED_SIGN = "•"
 """Before the name of a field that differs from its default."""
 _MAX_HINT = 360
 """The number of characters that fit into the hint in a terminal of 80 columns."""
-
-
-class LinesBox(TextBox):
-    """A box of several lines; up in the first and down in the last line leave it."""
-
-    def __init__(self, text: str, placeholder: str = "") -> None:
-        super().__init__(text, compact=True, placeholder=placeholder)
-
-    def action_cursor_up(self, select: bool = False) -> None:
-        """Move up a line, or from the first line to the previous field."""
-        if self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
-            self.screen.focus_previous()
-        else:
-            super().action_cursor_up(select)
-
-    def action_cursor_down(self, select: bool = False) -> None:
-        """Move down a line, or from the last line to the next field."""
-        if self.navigator.is_last_wrapped_line(self.cursor_location) and not select:
-            self.screen.focus_next()
-        else:
-            super().action_cursor_down(select)
 
 
 class FormRow(Widget):

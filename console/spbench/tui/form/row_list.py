@@ -12,8 +12,8 @@ from textual.css.query import DOMQuery
 from textual.widget import Widget
 
 from spbench.suites.edit.fields import Field
-from spbench.tui.suites.form.field_row import FieldRow, FormRow, TextRow
-from spbench.tui.suites.form.form_texts import FormTexts
+from spbench.tui.form.field_row import FieldRow, FormRow, TextRow
+from spbench.tui.form.texts import FormTexts
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "size": ("rows", "columns", "bytes", "edge", "elements"),
