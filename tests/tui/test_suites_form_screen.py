@@ -10,7 +10,7 @@ from textual.message_pump import MessagePump
 from textual.widgets import Input
 
 from spbench.tui.chooser import Chooser
-from spbench.tui.form.field_row import LinesBox, TextRow
+from spbench.tui.form.field_row import TextRow
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
@@ -18,6 +18,7 @@ from spbench.tui.suites.form.form_texts import COMMENT
 from spbench.tui.suites.form.metric_rows import ExpectRow, ReferenceRow
 from spbench.tui.suites.form.preview import build_preview
 from spbench.tui.suites.page import SuitesPage
+from spbench.tui.widgets.text_box import LinesBox
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
 from support.tui.app_driver import SIZES, post_keys, read_screen, wait_until
