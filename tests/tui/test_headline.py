@@ -34,17 +34,21 @@ def test_hosts_are_not_counted_again_without_a_change():
 
 
 @pytest.mark.parametrize(
-    ("total", "ran", "passed", "cells"),
+    ("total", "ended", "bad", "cells"),
     [
-        (1, 1, 0, (0, 16, 0)),
-        (4, 2, 2, (8, 0, 8)),
-        (9, 9, 7, (12, 4, 0)),
-        (100, 100, 99, (15, 1, 0)),
+        (1, 1, 1, (0, 16, 0)),
+        (4, 2, 0, (8, 0, 8)),
+        (9, 9, 2, (12, 4, 0)),
+        (100, 100, 1, (15, 1, 0)),
         (4, 0, 0, (0, 0, 16)),
+        (0, 0, 0, (0, 0, 16)),
     ],
 )
-def test_bar_has_shares_of_passed_and_other_cases(total, ran, passed, cells):
-    bar = _build_bar(CaseCounts(total, ran, passed, idle=0))
+def test_bar_has_shares_of_good_and_bad_repeats(total, ended, bad, cells):
+    counts = CaseCounts(
+        total=1, ran=0, passed=0, idle=0, repeats=total, ended_repeats=ended, bad_repeats=bad
+    )
+    bar = _build_bar(counts)
     texts, colours = zip(*bar, strict=True)
     assert tuple(map(len, texts)) == cells
     assert sum(cells) == BAR_WIDTH

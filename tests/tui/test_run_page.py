@@ -1072,6 +1072,7 @@ async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
         run.source.send(*(make.rank_event("ready", rank, host="node09") for rank in range(4)))
         await run.wait_for_texts("job 2: 4 ranks", "Ranks of warp", "7.25 ms")
         await run.wait_until(lambda: run.remark("ranks") == "1 of 3 launches")
+        await run.wait_for_texts("waiting 1/3", "1/3 repeats")
         assert "node09" not in read_screen(run.app)  # a rank of the next launch
         await run.wait_until(lambda: "no samples" not in read_screen(run.app))
 

@@ -76,6 +76,23 @@ class CaseState:
         return len(self.measured.ended) == self.identity.np * self.repeats
 
     @property
+    def num_ended_repeats(self) -> int:
+        """The number of repeats that all ranks have ended."""
+        return len(self.measured.ended) // self.identity.np
+
+    @property
+    def waits_for_launch(self) -> bool:
+        """Whether the ranks have ended all started repeats, and others follow."""
+        num_started = len(self.measured.jobs)
+        has_idle_ranks = len(self.measured.ended) == self.identity.np * num_started
+        return (
+            self.status == CaseStatus.RUNNING
+            and num_started > 0
+            and has_idle_ranks
+            and not self.complete
+        )
+
+    @property
     def complete(self) -> bool:
         """Whether every rank has ended every repeat, and no further repeat follows."""
         return self.all_ended and not (self.identity.until and self.measured.repeats_end is None)

@@ -122,15 +122,26 @@ class CaseCounts:
         ran: Cases with a result.
         passed: Cases that passed.
         idle: Cases without a result that no rank has begun.
+        repeats: The repeats of all cases, as far as known.
+        ended_repeats: The repeats of cases with a result, and the ended ones of running cases.
+        bad_repeats: The repeats of cases with a result that did not pass.
     """
 
     total: int
     ran: int
     passed: int
     idle: int
+    repeats: int
+    ended_repeats: int
+    bad_repeats: int
 
     def describe(self, ended: bool) -> str:
-        """Return ``3/4 cases``, or ``3/4 passed, 1 did not run`` for a run that has ended."""
+        """Return the progress of a run, or the result of one that has ended.
+
+        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``3/4 passed, 1 did not run``.
+        """
+        if not ended and self.repeats > self.total:
+            return f"{self.ended_repeats}/{self.repeats} repeats"
         if not ended:
             return f"{self.ran}/{self.total} cases"
         idle = f", {self.idle} did not run" if self.idle else ""
@@ -140,10 +151,16 @@ class CaseCounts:
 def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
     """Count the cases of a run."""
     all_cases = list(cases)
+    judged = [case for case in all_cases if case.status.has_result]
     unjudged = [case for case in all_cases if not case.status.has_result]
+    running = [case for case in unjudged if case.status == CaseStatus.RUNNING]
     return CaseCounts(
-        len(all_cases),
-        len(all_cases) - len(unjudged),
-        sum(case.status == CaseStatus.PASSED for case in all_cases),
-        sum(case.execution.started is None for case in unjudged),
+        total=len(all_cases),
+        ran=len(judged),
+        passed=sum(case.status == CaseStatus.PASSED for case in judged),
+        idle=sum(case.execution.started is None for case in unjudged),
+        repeats=sum(case.repeats for case in all_cases),
+        ended_repeats=sum(case.repeats for case in judged)
+        + sum(case.num_ended_repeats for case in running),
+        bad_repeats=sum(case.repeats for case in judged if case.status.is_bad),
     )

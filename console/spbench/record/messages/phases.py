@@ -93,7 +93,7 @@ def describe_finished_launches(case: CaseState) -> str:
     """Return ``1 of 3 launches``; empty unless the case has more than one repeat."""
     if case.repeats < 2:
         return ""
-    return f"{len(case.measured.ended) // case.identity.np} of {case.repeats} launches"
+    return f"{case.num_ended_repeats} of {case.repeats} launches"
 
 
 def estimate_phase_seconds(state: RunState, now: float) -> float | None:

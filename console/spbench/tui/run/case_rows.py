@@ -49,6 +49,12 @@ _SLOW_REFERENCE = "above 200 %: the reference is too slow to compare with"
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
+def _describe_waiting(case: CaseState) -> str:
+    """Return ``waiting 2/4`` for a case that has ended 2 of its 4 repeats."""
+    num_repeats = case.repeats if case.identity.until is None else "?"
+    return f"{CaseStatus.WAITING} {case.num_ended_repeats}/{num_repeats}"
+
+
 @dataclass(frozen=True, slots=True)
 class CaseRow:
     """The values of a case in its row.
@@ -205,6 +211,10 @@ class RunCaseRows:
 
     def _build_row(self, case: CaseState) -> CaseRow:
         running = case.status == CaseStatus.RUNNING
+        waits = case.waits_for_launch and not self._feed.ended
+        status_text = _describe_waiting(case) if waits else ""
+        if not running:
+            status_text = find_fault_outcome(case.execution.reason) or ""
         is_live = running and case is self._feed.rows.case
         # Until the final time is computed, the last preliminary time is shown; they are equal.
         is_same_attempt = self._row_states.get(case.id) is case
@@ -213,7 +223,7 @@ class RunCaseRows:
         if self._has_time(case):
             _, time = self._times[case.id]
         return CaseRow(
-            status=self._feed.case_status(case),
+            status=CaseStatus.WAITING if waits else self._feed.case_status(case),
             id=case.id,
             short_id=self.short_ids,
             ranks=case.identity.np,
@@ -222,7 +232,7 @@ class RunCaseRows:
             is_preliminary=running and not self._feed.ended,
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
             checks=case.check_counts,
-            status_text="" if running else find_fault_outcome(case.execution.reason) or "",
+            status_text=status_text,
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )

@@ -178,16 +178,15 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
 
 
 def _build_bar(counts: CaseCounts) -> tuple[tuple[str, str], ...]:
-    """Return the shares of passed, other finished, and open cases."""
-    ran_cells = BAR_WIDTH * counts.ran // max(1, counts.total)
-    bad_count = counts.ran - counts.passed
+    """Return the shares of good, bad and open repeats of the cases."""
+    ended_cells = BAR_WIDTH * counts.ended_repeats // max(1, counts.repeats)
     bad_cells = 0
-    if bad_count and ran_cells:  # even a small share is visible
-        bad_cells = max(1, round(ran_cells * bad_count / counts.ran))
+    if counts.bad_repeats and ended_cells:  # even a small share is visible
+        bad_cells = max(1, round(ended_cells * counts.bad_repeats / counts.ended_repeats))
     return (
-        ("█" * (ran_cells - bad_cells), choose_colour(CaseStatus.PASSED)),
+        ("█" * (ended_cells - bad_cells), choose_colour(CaseStatus.PASSED)),
         ("▒" * bad_cells, choose_colour(CaseStatus.FAILED)),
-        ("░" * (BAR_WIDTH - ran_cells), MUTED),
+        ("░" * (BAR_WIDTH - ended_cells), MUTED),
     )
 
 
