@@ -22,6 +22,7 @@ from spbench.tui.page import Page
 from spbench.tui.suites.document import SuiteDocument, copy_document, make_document, open_document
 from spbench.tui.suites.overwrite_dialog import OverwriteDialog, compare_texts
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText, find_abandoned
+from spbench.tui.suites.start.last_opened import save_last_suite
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 from spbench_core.number_text import format_quantity
@@ -66,7 +67,7 @@ class FileActions:
             return False
         listed = self._page.query_one(SuiteTree).lists_shipped(path)
         try:
-            self._show_document(await asyncio.to_thread(self._load_document, path, listed))
+            await self._show(await asyncio.to_thread(self._load_document, path, listed))
         except SpbenchError as error:
             self._page.show_error(str(error))
             return False
@@ -95,7 +96,14 @@ class FileActions:
         dialog = AskLine(question, parse, start, required="a file name", select=False)
         document: SuiteDocument | None = await self._page.app.push_screen_wait(dialog)
         if document is not None and await self._confirm_new_folder(document.path.parent):
-            self._show_document(document)
+            await self._show(document)
+
+    async def _show(self, document: SuiteDocument) -> None:
+        """Show a file, and remember that it was opened from the console's folder."""
+        self._show_document(document)
+        options = self._page.context.options
+        if not options.readonly:
+            await asyncio.to_thread(save_last_suite, options.environ, options.folder, document.path)
 
     async def _confirm_new_folder(self, folder: Path) -> bool:
         """Ask whether saving may create the folder of a new suite, unless it exists."""
@@ -231,5 +239,5 @@ class FileActions:
             document = await asyncio.to_thread(open_document, path)
         except SpbenchError:  # the suite was new, or its file was deleted
             document = SuiteDocument(path, None)
-        self._show_document(document)
+        await self._show(document)
         await self._pane.restore(unsaved, file)

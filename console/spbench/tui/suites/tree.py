@@ -145,13 +145,20 @@ the list of shipped ones then. ✗ marks a suite with errors.
     SuiteTree > .suite-tree--errors { color: $text-error; }
     """
 
-    def __init__(self, folder: Path, id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        last_suite: Path | None = None,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
         super().__init__("suites", id=id, classes=classes)
         self.show_root = False
         self.show_guides = False
         self.guide_depth = 2
         self.auto_expand = False
         self._folder = folder
+        self._last_suite = last_suite
         self._opened: Path | None = None
         self._is_opened_unsaved = False
         self._files: dict[Path, TreeNode[Path]] = {}
@@ -168,7 +175,12 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._update_listing(opened)
 
     def _find_first_suite(self) -> TreeNode[Path] | None:
-        """Return the first suite, or the quickest if only shipped ones are listed."""
+        """Return the suite that was opened last, or the first one.
+
+        If only shipped suites are listed, it is the quickest.
+        """
+        if self._last_suite is not None and self._last_suite in self._files:
+            return self._files[self._last_suite]
         nodes = list(self._files.values())
         if nodes and nodes[0].data is not None and self._is_shipped(nodes[0].data):
             nodes.sort(key=lambda node: node.data is None or node.data.stem != FIRST_SUITE)
@@ -183,9 +195,10 @@ the list of shipped ones then. ✗ marks a suite with errors.
 
     @work(exclusive=True, group="files")
     async def _update_listing(self, opened: Path | None) -> None:
-        folders = await asyncio.to_thread(list_files, self._folder, opened)
+        folders = await asyncio.to_thread(list_files, self._folder, opened or self._last_suite)
         paths = [path for files in folders.values() for path in files]
         opened_path = await asyncio.to_thread(find_same_file, paths, opened)
+        self._last_suite = await asyncio.to_thread(find_same_file, paths, self._last_suite)
         has_moved = opened_path != self._opened
         self._opened = opened_path
         self._is_opened_unsaved = opened_path is not None and not await asyncio.to_thread(
