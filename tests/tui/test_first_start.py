@@ -12,8 +12,16 @@ from spbench.suites import shipped
 from spbench.suites.shipped import list_shipped_suites
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.guide.destinations import DestinationReader
-from spbench.tui.suites.cases_pane import NO_CASE
+from spbench.tui.suites.cases_pane import NO_CASE, CasesPane
 from spbench.tui.suites.editor import SuiteEditor
+from spbench.tui.suites.start.last_opened import (
+    FILE_NAME as LAST_SUITES,
+)
+from spbench.tui.suites.start.last_opened import (
+    MAX_FOLDERS,
+    find_last_suite,
+    save_last_suite,
+)
 from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree, list_files
 from support.paths import SUITES
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
@@ -28,16 +36,26 @@ def make_empty_console(folder, **options):
 
 
 def find_selected_path(app):
-    """Return the file at the cursor of the list."""
-    node = app.screen.query_one(SuiteTree).cursor_node
-    return node and node.data
+    """Return the file at the cursor of the list; None before the page has one."""
+    nodes = [tree.cursor_node for tree in app.screen.query(SuiteTree)]
+    return nodes[0].data if nodes and nodes[0] is not None else None
+
+
+async def move_to_suite(pilot, name):
+    """Move the cursor to a shipped suite."""
+    tree = pilot.app.screen.query_one(SuiteTree)
+    await wait_until(pilot, lambda: find_selected_path(pilot.app) is not None)
+    index = [path.stem for path in list_shipped_suites().values()].index(name)
+    await pilot.press("home", *["down"] * index)
+    await wait_until(pilot, lambda: find_selected_path(pilot.app).stem == name)
+    assert pilot.app.focused is tree
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_first_start_explains_spbench_and_runs_in_two_keys(tmp_path, size):
     app = make_empty_console(tmp_path)
     async with app.run_test(size=size) as pilot:
-        await wait_until(pilot, lambda: "spbench measures the" in read_screen(app))
+        await wait_until(pilot, lambda: "spbench measures how" in read_screen(app))
         await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
         app.screen.query_one(SuiteTree).focus()
         await wait_until(pilot, lambda: app.screen.query_one(SuiteTree).cursor_node is not None)
@@ -50,6 +68,95 @@ async def test_first_start_explains_spbench_and_runs_in_two_keys(tmp_path, size)
         await pilot.press("f5")
         await wait_until(pilot, lambda: app.started)
         assert path.read_text() == get_editor(app).text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_start_page_describes_the_file_under_the_cursor(tmp_path, size):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: "20 on 2 ranks" in read_screen(app))
+        assert "Each benchmark once, small, on two ranks" in read_screen(app)
+        assert "5 Plan" in read_screen(app)
+        tree = app.screen.query_one(SuiteTree)
+        await move_to_suite(pilot, "gpu")
+        await wait_until(pilot, lambda: re.search(r"needs +a GPU", read_screen(app)))
+        assert get_editor(app).text == ""
+        assert not app.screen.query_one(CasesPane).region
+        assert app.focused is tree
+
+
+async def test_start_page_shows_the_errors_of_a_file(tmp_path):
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "broken.yaml").write_text("schema: spbench.suite/1\nname: [\n")
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "error: Enter opens the first" in read_screen(app))
+
+
+async def test_cursor_is_on_the_suite_that_was_last_opened(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        assert "last opened" not in read_screen(app)
+        await move_to_suite(pilot, "halo")
+        await pilot.press("enter")
+        await wait_until(pilot, (tmp_path / LAST_SUITES).is_file)
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        assert find_selected_path(app) == SUITES / "halo.yaml"  # its copy was not saved
+        assert "last opened: halo.yaml" in read_screen(app)
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "schema: spbench.suite/1" in get_editor(app).text)
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, (tmp_path / "suites" / "halo.yaml").is_file)
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        assert find_selected_path(app) == tmp_path / "suites" / "halo.yaml"
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", '{"FOLDER": "/gone.yaml", "other": 1}'])
+def test_unusable_memory_of_suites_is_ignored(tmp_path, content):
+    environ = {"SPBENCH_CONFIG": str(tmp_path / "console.yaml")}
+    (tmp_path / LAST_SUITES).write_text(content.replace("FOLDER", str(tmp_path)))
+    assert find_last_suite(environ, tmp_path) is None
+    suite = tmp_path / "own.yaml"
+    suite.touch()
+    save_last_suite(environ, tmp_path, suite)
+    assert find_last_suite(environ, tmp_path) == suite
+
+
+def test_remembers_the_folders_used_last(tmp_path):
+    environ = {"SPBENCH_CONFIG": str(tmp_path / "console.yaml")}
+    for number in range(MAX_FOLDERS + 1):
+        save_last_suite(environ, Path(f"/folder-{number}"), tmp_path)
+    assert find_last_suite(environ, Path("/folder-0")) is None
+    assert find_last_suite(environ, Path(f"/folder-{MAX_FOLDERS}")) == tmp_path
+
+
+async def test_readonly_console_remembers_no_suite(tmp_path):
+    app = make_empty_console(tmp_path, readonly=True, suite=Path("shipped:halo"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "halo.yaml" in read_screen(app))
+        await wait_until(pilot, lambda: "schema: spbench.suite/1" in get_editor(app).text)
+        await pilot.press("tab")
+    assert not (tmp_path / LAST_SUITES).exists()
+
+
+async def test_key_plays_the_demo_while_no_suite_is_open(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "Play demo" in read_screen(app))
+        await pilot.press("p")
+        await wait_until(pilot, lambda: app.current_mode == "run")
+        assert app.context.feed.folder.id == find_demo_run().id
+
+
+async def test_missing_suite_leads_to_the_start_page(tmp_path):
+    app = make_empty_console(tmp_path, suite=tmp_path / "missing.yaml")
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: "open the selected suite" in read_screen(app))
 
 
 async def test_key_writes_all_suites_unless_readonly(tmp_path):

@@ -167,6 +167,12 @@ class ConsoleContext:
 
         self.watch_run(folder, ReplaySource(RecordedEvents(folder.events), speed))
 
+    def replay_demo(self) -> None:
+        """Replay the demo run in real time."""
+        from spbench.record.runs.playback import find_demo_run
+
+        self.replay_run(find_demo_run(), 1.0)
+
     def is_run_active(self) -> bool:
         """Whether the watched run is live and has not ended."""
         from spbench.tui.feed import LiveSource

@@ -15,7 +15,6 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
 
-from spbench.tui.context import ConsoleContext
 from spbench.tui.guide.actions import ActiveAction, Scope, list_actions, sort_by_relevance
 from spbench.tui.guide.topics import TOPICS, TopicScreen
 from spbench.tui.page import Page, show_page
@@ -209,14 +208,8 @@ async def _run_on_page(app: App[Any], page: str, action: str) -> None:
 def _list_demo_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
     """Yield the replay of the recorded demo run; none while a run is running."""
     if isinstance(screen, Page) and not screen.context.is_run_active():
-        phrase = "Watch the demo, a recorded run (spbench tui --demo)"
-        yield PaletteCommand(phrase, "demo", "", partial(_play_demo, screen.context))
-
-
-def _play_demo(context: ConsoleContext) -> None:
-    from spbench.record.runs.playback import find_demo_run
-
-    context.replay_run(find_demo_run(), 1.0)
+        phrase = "Watch the demo, a recorded run"
+        yield PaletteCommand(phrase, "demo", "", screen.context.replay_demo)
 
 
 def _list_topic_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:

@@ -1,10 +1,17 @@
-"""The key bindings of the Suites page, and the most important ones."""
+"""The key bindings of the Suites page, and whether they have an effect."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from textual.binding import BindingType
 
 from spbench.tui.widgets.keys import make_binding
+
+if TYPE_CHECKING:
+    from spbench.tui.context import ConsoleContext
+    from spbench.tui.suites.cases_pane import CasesPane
+    from spbench.tui.suites.text_pane import TextPane
 
 FOOTER = (
     *("suites.run-all", "suites.compose", "suites.edit", "suites.run-case"),
@@ -15,6 +22,7 @@ FOOTER = (
         "suites.save",
         "suites.new",
         "suites.init",
+        "suites.demo",
     ),
     *("suites.undo", "suites.redo", "suites.files"),
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
@@ -86,7 +94,24 @@ SUITES_BINDINGS: list[BindingType] = [
     ),
     make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Start a suite in a new file"),
     make_binding("suites.init", "I", "init", "Init", "Write the shipped suites into this folder"),
+    make_binding("suites.demo", "p", "demo", "Play demo", "Watch the demo, a recorded run"),
     make_binding(
         "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the selected case"
     ),
 ]
+
+
+def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleContext) -> bool:
+    """Return whether the open suite and the selected case allow an action."""
+    is_open = text.document is not None
+    if action in ("run_all", "compose", "edit_suite", "reload", "toggle_files"):
+        return is_open
+    if action in ("edit", "remove", "run_case", "inject"):
+        return cases.selected_line is not None
+    if action == "copy":
+        return cases.has_command_line
+    if action == "save":
+        return text.has_changes
+    if action == "demo":
+        return not is_open and not context.is_run_active()
+    return action != "init" or not is_open

@@ -57,6 +57,13 @@ checks and expectations, and the faults that can be planted.
     def compose(self) -> ComposeResult:
         yield TextBlock(NO_CASE, markup=False)
 
+    def copy_line(self) -> bool:
+        """Copy the launch line to the clipboard; return whether there is one."""
+        if self.command_line:
+            self.app.copy_to_clipboard(self.command_line)
+            self.app.notify("launch line copied", timeout=3)
+        return bool(self.command_line)
+
     def show(
         self,
         command: JobCommand | str,
@@ -146,6 +153,11 @@ class CasesPane(Vertical):
     def case(self) -> Case | None:
         """The case under the cursor."""
         return self.cases.case
+
+    @property
+    def has_command_line(self) -> bool:
+        """Whether the launch line of the selected case is known."""
+        return bool(self.query_one(CommandPane).command_line)
 
     @property
     def _rows(self) -> SuiteCaseRows:

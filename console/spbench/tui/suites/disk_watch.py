@@ -19,6 +19,15 @@ class DiskState(Enum):
     DELETED = "deleted on disk"
 
 
+CHANGED_SIGN = "▲"
+NOTE_BY_DISK_STATE = {
+    DiskState.CURRENT: "",
+    DiskState.CHANGED: f"  {CHANGED_SIGN} changed on disk (Ctrl+R)",
+    DiskState.DELETED: f"  {CHANGED_SIGN} deleted on disk",
+}
+"""The note in the title of the text."""
+
+
 class DiskWatch:
     """Compares a document with its file; the file is read only if its stamp differs."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -16,11 +15,13 @@ from textual.widgets import Tree
 from spbench.launch.choice import LaunchChoice
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
-from spbench.tui.suites.bindings import FOOTER, SUITES_BINDINGS
+from spbench.tui.suites.bindings import FOOTER, SUITES_BINDINGS, has_effect
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.file_actions import FileActions
 from spbench.tui.suites.run_actions import RunActions
+from spbench.tui.suites.start.last_opened import find_last_suite
+from spbench.tui.suites.start.start_pane import StartPane
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
 
@@ -53,7 +54,10 @@ starts a run: use F5 and F6."""
     DEFAULT_CSS = """
     SuitesPage #workspace { height: 1fr; }
     SuitesPage #files { width: 34; }
-    SuitesPage #work { width: 1fr; layout: vertical; }
+    SuitesPage #work, SuitesPage #start { width: 1fr; layout: vertical; }
+    SuitesPage.start #work { display: none; }
+    SuitesPage #start { display: none; }
+    SuitesPage.start #start { display: block; }
     SuitesPage #text { width: 1fr; height: 5fr; min-height: 7; }
     SuitesPage #cases-pane { width: 1fr; height: 4fr; }
     SuitesPage.-narrow #files { display: none; }
@@ -71,8 +75,6 @@ starts a run: use F5 and F6."""
     """The line to which the editor moves for the table or undo, until the editor reports it."""
     _edited_head = False
     """Whether F3 edited the suite when the cursor last moved."""
-    _undone_text: str | None = None
-    """The text after undo or redo, for which the selected case stays selected."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
@@ -80,13 +82,15 @@ starts a run: use F5 and F6."""
         self._run_actions = RunActions(self, self._file_actions)
         if context.suite is None:
             # Before the page is composed, so that its styles and keys are computed only once.
-            self.add_class("files")
+            self.add_class("files", "start")
 
     def compose_body(self) -> ComposeResult:
         """Yield files, text, cases and command."""
         context = self.context
+        last_suite = find_last_suite(context.options.environ, context.options.folder)
         with Horizontal(id="workspace"):
-            yield SuiteTree(context.options.folder, id="files", classes="pane")
+            yield SuiteTree(context.options.folder, last_suite, id="files", classes="pane")
+            yield StartPane(self.build_request, last_suite, id="start")
             with Container(id="work"):
                 yield TextPane(
                     self.build_request,
@@ -168,11 +172,13 @@ starts a run: use F5 and F6."""
 
     def open(self, path: Path) -> None:
         """Open a suite, after a question if the open one has unsaved changes."""
-        self.start_action(self._file_actions.open, path)
+        self.start_action(self.wait_for_opening, path)
 
     async def wait_for_opening(self, path: Path) -> bool:
         """Open a suite like `open`, and return whether it is open; call it in a worker."""
-        return await self._file_actions.open(path)
+        is_open = await self._file_actions.open(path)
+        self.set_class(self.text_pane.document is None, "start")
+        return is_open
 
     def action_init(self) -> None:
         """Write the shipped suites and hostfiles into the console's folder."""
@@ -192,7 +198,7 @@ starts a run: use F5 and F6."""
 
     def show_document(self, document: SuiteDocument) -> None:
         """Show a file for editing."""
-        self.remove_class("files")
+        self.remove_class("files", "start")
         self.cases_pane.clear()
         self.text_pane.open(document)
         self.query_one("#cases").focus()
@@ -219,16 +225,12 @@ starts a run: use F5 and F6."""
 
     def offers(self, action: str) -> bool:
         """Return whether the open suite and the chosen case allow an action."""
-        pane = self.text_pane
-        if action in ("run_all", "compose", "edit_suite", "reload"):
-            return pane.document is not None
-        if action in ("edit", "remove", "run_case", "inject"):
-            return self.cases_pane.selected_line is not None
-        if action == "copy":
-            return bool(self.query_one(CommandPane).command_line)
-        if action == "save":
-            return pane.has_changes
-        return action != "init" or pane.document is None
+        return has_effect(action, self.text_pane, self.cases_pane, self.context)
+
+    @staticmethod
+    def has_use(action: str, context: ConsoleContext) -> bool:
+        """Return whether the palette offers an action of this page while another is shown."""
+        return action != "demo"  # the palette offers it on each page
 
     def describe_location(self) -> tuple[str, ...]:
         """Return the open suite and the chosen case."""
@@ -238,31 +240,26 @@ starts a run: use F5 and F6."""
 
     def action_undo(self) -> None:
         """Undo the last change of the text."""
-        self._change_history(self.text_pane.editor.undo)
+        self._requested_line = self.text_pane.undo()
 
     def action_redo(self) -> None:
         """Redo the last undone change."""
-        self._change_history(self.text_pane.editor.redo)
-
-    def _change_history(self, change: Callable[[], None]) -> None:
-        """Undo or redo a change, without selecting the case at the changed line."""
-        editor = self.text_pane.editor
-        location = editor.cursor_location
-        change()
-        self._undone_text = editor.text
-        if editor.cursor_location != location:
-            self._requested_line = editor.cursor_line
+        self._requested_line = self.text_pane.redo()
 
     def on_tree_node_selected(self, event: Tree.NodeSelected[Path]) -> None:
         """Open the selected file."""
         if event.node.data is not None:
             self.open(event.node.data)
 
+    def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Path]) -> None:
+        """Describe the file under the cursor while no suite is open."""
+        if self.text_pane.document is None:
+            self.query_one(StartPane).show_file(event.node.data)
+
     def on_text_pane_text_parsed(self, event: TextPane.TextParsed) -> None:
         """Show the cases of the text."""
         line = self.text_pane.editor.cursor_line
-        self.cases_pane.show(event.parsed, line, keep_case=event.parsed.text == self._undone_text)
-        self._undone_text = None
+        self.cases_pane.show(event.parsed, line, keep_case=event.is_undone)
         self.refresh_bindings()
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
@@ -331,11 +328,12 @@ starts a run: use F5 and F6."""
     def action_copy(self) -> None:
         """Copy the launch line."""
         pane = self.query_one(CommandPane)
-        if not pane.command_line:
+        if not pane.copy_line():
             self.show_error(f"no launch line to copy: {pane.reason}")
-            return
-        self.app.copy_to_clipboard(pane.command_line)
-        self.app.notify("launch line copied", timeout=3)
+
+    def action_demo(self) -> None:
+        """Play the recorded demo run on the Run page."""
+        self.context.replay_demo()
 
     def action_toggle_files(self) -> None:
         """Show or hide the files."""

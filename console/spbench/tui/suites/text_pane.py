@@ -16,7 +16,7 @@ from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
 
 from spbench.errors import SpbenchError
-from spbench.tui.suites.disk_watch import CHECK_INTERVAL, DiskState, DiskWatch
+from spbench.tui.suites.disk_watch import CHECK_INTERVAL, NOTE_BY_DISK_STATE, DiskWatch
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.parsed_suite import (
@@ -38,24 +38,7 @@ if TYPE_CHECKING:
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
 UNSAVED = "●"
-CHANGED_SIGN = "▲"
 NO_CASES = "The suite has no cases yet: F4 adds one."
-NO_SUITE = """\
-spbench measures the communication, computing and training steps of deep learning on a cluster. It \
-checks each result against an independent reference.
-
-No suite is open. Start here: Enter opens the suite selected in Files, such as smoke (20 cases, \
-about 1 min), and F5 runs it. Ctrl+N starts a new suite. I (or the command spbench init) writes \
-the suites that come with spbench into this folder. `spbench tui --demo` plays a recorded run.
-
-1 Suites: write and start suites. 2 Run: watch the running cases and ranks. 3 Results: compare \
-runs. 4 Hosts: examine hosts and links. 5 Plan: divide a network among devices."""
-
-_DISK_NOTES = {
-    DiskState.CURRENT: "",
-    DiskState.CHANGED: f"  {CHANGED_SIGN} changed on disk (Ctrl+R)",
-    DiskState.DELETED: f"  {CHANGED_SIGN} deleted on disk",
-}
 
 
 class TextPane(Vertical):
@@ -73,11 +56,12 @@ class TextPane(Vertical):
     """
 
     class TextParsed(Message):
-        """The current text was parsed."""
+        """The current text was parsed; ``is_undone`` if undo or redo has made it."""
 
-        def __init__(self, parsed: ParsedSuite) -> None:
+        def __init__(self, parsed: ParsedSuite, is_undone: bool) -> None:
             super().__init__()
             self.parsed = parsed
+            self.is_undone = is_undone
 
     class CursorMoved(Message):
         """The cursor is on another line."""
@@ -109,6 +93,7 @@ class TextPane(Vertical):
         self._write_lock = asyncio.Lock()
         self._disk_watch: DiskWatch | None = None
         self._is_checking_disk = False
+        self._undone_text: str | None = None
         self._goes_to_problem = False
         """Whether the file was just opened, so that the cursor goes to its first problem."""
 
@@ -117,9 +102,8 @@ class TextPane(Vertical):
         yield ProblemList(id="problems")
 
     def on_mount(self) -> None:
-        """Show that no suite is open."""
+        """Watch the file on disk."""
         self.editor.read_only = True
-        self.editor.placeholder = NO_SUITE
         self._update_title()
         self.set_interval(CHECK_INTERVAL, self._start_disk_check)
 
@@ -144,7 +128,6 @@ class TextPane(Vertical):
         self.delete_recovery_file()
         self._set_document(document)
         self.editor.read_only = self._readonly
-        self.editor.placeholder = ""
         self.editor.load_text(document.text)
         self._saved = self.editor.text
         self._goes_to_problem = True
@@ -166,6 +149,23 @@ class TextPane(Vertical):
         self._saved = self.editor.text
         self.delete_recovery_file()
         self._update_title()
+
+    def undo(self) -> int:
+        """Undo the last change, and return the new line of the cursor.
+
+        It is 0 if the cursor did not move.
+        """
+        return self._change_history(self.editor.undo)
+
+    def redo(self) -> int:
+        """Redo the last undone change; see `undo`."""
+        return self._change_history(self.editor.redo)
+
+    def _change_history(self, change: Callable[[], None]) -> int:
+        location = self.editor.cursor_location
+        change()
+        self._undone_text = self.editor.text
+        return self.editor.cursor_line if self.editor.cursor_location != location else 0
 
     def _set_document(self, document: SuiteDocument) -> None:
         self.document = document
@@ -196,7 +196,7 @@ class TextPane(Vertical):
             folder = self.document.path.parent.name
             title = f"{title} (copy, not saved: F5 or Ctrl+S writes it into {folder}/)"
         if self._disk_watch is not None:
-            title += _DISK_NOTES[self._disk_watch.state]
+            title += NOTE_BY_DISK_STATE[self._disk_watch.state]
         if self._error_count:
             title += f"  {PROBLEM_SIGN} {format_quantity(self._error_count, 'error')}"
         if title != self._title:  # a new title draws the whole pane again
@@ -323,7 +323,8 @@ class TextPane(Vertical):
         self.query_one(ProblemList).show(problems, NO_CASES if parsed.lacks_cases else "")
         self._error_count = len(problems)
         self._update_title()
-        self.post_message(self.TextParsed(parsed))
+        self.post_message(self.TextParsed(parsed, parsed.text == self._undone_text))
+        self._undone_text = None
         if self._goes_to_problem and problems:
             self.editor.go_to(problems[0].line, problems[0].column)
         self._goes_to_problem = False
