@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 from spbench.record.machine.gpu_loads import GpuFigures, GpuKey
@@ -17,6 +18,33 @@ from spbench_core.events.statuses import CaseStatus, RankStatus
 
 RepeatAndRank = tuple[int, int]
 """A repeat and a rank."""
+
+
+class DisturbanceCause(StrEnum):
+    """The cause of a disturbance, the most frequent one first."""
+
+    WAITED = "waited"
+    STOLEN = "stolen"
+    THROTTLED = "throttled"
+    HOT = "hot"
+    SLOWED = "slowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """A disturbance of the ranks on a host in a case.
+
+    Attributes:
+        cause: The cause.
+        host: The host.
+        amount: The largest share of the time; for heat, how often CPUs were slowed down.
+        rank: The rank, if only one is known to be affected.
+    """
+
+    cause: DisturbanceCause
+    host: str
+    amount: float
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,13 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spbench.record.case_parts import SKEW, CaseExecution, CaseIdentity, CaseMeasurements
+from spbench.record.case_parts import (
+    SKEW,
+    CaseExecution,
+    CaseIdentity,
+    CaseMeasurements,
+    Disturbance,
+)
 from spbench.record.comparison import RankComparison, RankTime, compute_active_times
 from spbench.record.efficiency import SPEEDUPS, compute_efficiency, find_efficiency_time
 from spbench.stats.summary import (
@@ -39,11 +45,19 @@ FOLDS: dict[str, Callable[[Sequence[float]], float]] = {
 
 @dataclass(slots=True)
 class CaseState:
-    """A case of a run: its description, its measurements and its result."""
+    """A case of a run: its description, its measurements and its result.
+
+    Attributes:
+        disturbances: The kept result of `find_disturbances`, with the end of the case and the
+            number of its ended repeats and ranks at that time.
+    """
 
     identity: CaseIdentity
     measured: CaseMeasurements = field(default_factory=CaseMeasurements)
     execution: CaseExecution = field(default_factory=CaseExecution)
+    disturbances: tuple[tuple[float | None, int], Sequence[Disturbance]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def id(self) -> str:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from statistics import fmean
 
-from spbench.record.case_parts import CaseRank
+from spbench.record.case_parts import CaseRank, Disturbance, DisturbanceCause
 from spbench.record.case_state import CaseState
 from spbench.record.machine.core_sharing import is_crowded
 from spbench.record.machine.gpu_throttling import describe_gpu_noise, describe_throttled_gpus
@@ -38,16 +36,6 @@ MAX_SLOWED_SHARE = 0.2
 _Ranks = Mapping[int, CaseRank]
 
 
-class DisturbanceCause(StrEnum):
-    """The cause of a disturbance, the most frequent one first."""
-
-    WAITED = "waited"
-    STOLEN = "stolen"
-    THROTTLED = "throttled"
-    HOT = "hot"
-    SLOWED = "slowed"
-
-
 _THRESHOLDS = {
     DisturbanceCause.STOLEN: MAX_STOLEN_SHARE,
     DisturbanceCause.THROTTLED: MAX_THROTTLED_SHARE,
@@ -64,23 +52,6 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Disturbance:
-    """A disturbance of the ranks on a host in a case.
-
-    Attributes:
-        cause: The cause.
-        host: The host.
-        amount: The largest share of the time; for heat, how often CPUs were slowed down.
-        rank: The rank, if only one is known to be affected.
-    """
-
-    cause: DisturbanceCause
-    host: str
-    amount: float
-    rank: int | None = None
-
-
 def describe_case_noise(case: CaseState) -> str | None:
     """Return a clause on the worst noise of a case; None without noise."""
     worst = next(iter(find_disturbances(case)), None)
@@ -90,8 +61,22 @@ def describe_case_noise(case: CaseState) -> str | None:
     return _format_clause(worst.cause, worst.host, _format_amount(worst), subject=subject)
 
 
-def find_disturbances(case: CaseState) -> list[Disturbance]:
-    """Return the disturbances of a case by cause, the worst host first."""
+def find_disturbances(case: CaseState) -> Sequence[Disturbance]:
+    """Return the disturbances of a case by cause, the worst host first.
+
+    Those of a final case are kept, because many views of a run with thousands of cases use them.
+    """
+    version = (case.execution.finished, len(case.measured.ended))
+    kept = case.disturbances
+    if kept is not None and kept[0] == version:
+        return kept[1]
+    disturbances = _compute_disturbances(case)
+    if case.status.is_final:
+        case.disturbances = version, disturbances
+    return disturbances
+
+
+def _compute_disturbances(case: CaseState) -> Sequence[Disturbance]:
     ranks = case.measured.ranks
     disturbances = [*_find_waits(ranks, _find_waiting_ranks(case))]
     for cause, threshold in _THRESHOLDS.items():

@@ -15,6 +15,7 @@ from spbench.engine.run_estimate import NO_ESTIMATE
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.live_stragglers import LiveStragglers
+from spbench.record.noise import find_disturbances
 from spbench.record.number_formatting import format_status
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.folder import RunFolder
@@ -244,7 +245,10 @@ class Feed:
         self.rows.update(event)
         self.event_count += 1
         self.now = event["time"]
-        if event["event"] == "log":
+        if event["event"] == "case_judged":
+            # Those of thousands of cases at once, for a table, would delay keys.
+            find_disturbances(self.state.cases[event["case"]])
+        elif event["event"] == "log":
             self._add_log(event, event["level"], event["message"])
         elif event["event"] == "case_end" and (error := event.get("error")):
             self._add_log(event, LogLevel.ERROR, error.get("message", "an error"))

@@ -2,12 +2,12 @@
 
 import pytest
 
+from spbench.record.case_parts import Disturbance, DisturbanceCause
 from spbench.record.findings import collect_findings
 from spbench.record.messages.outcome import describe_outcome
 from spbench.record.noise import (
-    Disturbance,
-    DisturbanceCause,
     describe_case_noise,
+    find_disturbances,
     summarize_disturbances,
     summarize_noise,
 )
@@ -149,3 +149,13 @@ def test_outcome_counts_noisy_cases_within_their_status():
     state = run_cases({"stolen": 0.5}, {}, cases=("a", "b", "c"), more=ends)
     assert describe_outcome(state.cases.values()) == "3 cases: 3 passed (1 of them noisy)"
     assert describe_outcome([state.cases["a"]]) == "1 case: 1 passed (noisy)"
+
+
+def test_noise_of_a_finished_case_includes_a_late_rank():
+    judged = events.case_judged("a", "failed", "timeout")
+    state = run_cases({}, more=[events.rank_event("case_start", 1, case="a"), judged])
+    case = state.cases["a"]
+    assert describe_case_noise(case) is None
+    assert find_disturbances(case) is find_disturbances(case)
+    state.apply(events.rank_event("case_end", 1, case="a", disturbed={"stolen": 0.3}))
+    assert describe_case_noise(case) is not None
