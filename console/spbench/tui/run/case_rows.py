@@ -182,24 +182,24 @@ class RunCaseRows:
 
     async def compute_times(self) -> None:
         """Compute the times of finished cases in threads, one after another."""
-        while (case := self._find_pending_case()) is not None:
-            try:
-                summary = await asyncio.to_thread(case.summary, "time_ms")
-            except RuntimeError:  # a late event changed the samples at the same time
-                return
-            self._times[case.id] = case, summary.p50 if summary else None
-            if self._feed.state.cases.get(case.id) is case:
-                self._update_row(case)
+        while pending := self._list_pending_cases():
+            for case in pending:
+                try:
+                    summary = await asyncio.to_thread(case.summary, "time_ms")
+                except RuntimeError:  # a late event changed the samples at the same time
+                    return
+                self._times[case.id] = case, summary.p50 if summary else None
+                if self._feed.state.cases.get(case.id) is case:
+                    self._update_row(case)
 
     @property
     def has_pending_times(self) -> bool:
         """Whether the time of a finished case has not been computed."""
-        return self._find_pending_case() is not None
+        return bool(self._list_pending_cases())
 
-    def _find_pending_case(self) -> CaseState | None:
+    def _list_pending_cases(self) -> list[CaseState]:
         cases = self._feed.state.cases.values()
-        finished = (case for case in cases if case.status.is_final)
-        return next((case for case in finished if not self._has_time(case)), None)
+        return [case for case in cases if case.status.is_final and not self._has_time(case)]
 
     def _has_time(self, case: CaseState) -> bool:
         """Whether the final time was computed, and not only that of an earlier attempt."""
