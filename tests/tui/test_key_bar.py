@@ -1,7 +1,6 @@
 """The keys at the bottom: those of the focused widget that have an effect."""
 
 import pytest
-from textual.widgets._footer import FooterKey
 
 from spbench.tui.pages import PAGES
 from spbench.tui.widgets.keys import GENERAL_IDS, BarKey, KeyBar, fit_keys
@@ -47,19 +46,39 @@ async def test_escape_appears_while_a_filter_is_open(tmp_path):
         await wait_until(pilot, lambda: "No filter" not in read_key_bar(app))
 
 
-async def test_keys_are_composed_again_only_if_they_change(suite):
+def find_middle(bar, title):
+    """Return the position of a key in the bar, for the mouse."""
+    columns = [x for x in range(bar.size.width) if (key := bar.find_key(x)) and key.title == title]
+    return columns[len(columns) // 2], 0
+
+
+async def test_keys_are_drawn_where_they_react(suite):
     app = open_suite(suite)
-    async with app.run_test(size=(200, 60)) as pilot:
+    async with app.run_test(size=(120, 40)) as pilot:
         await wait_for_cases(pilot)
         await wait_until(pilot, lambda: "Open" in read_key_bar(app))
-        await pilot.pause()
-        keys = list(app.screen.query(FooterKey))
-        app.screen.refresh_bindings()
-        await pilot.pause()
-        assert list(app.screen.query(FooterKey)) == keys
-        await pilot.press("enter")
-        await wait_until(pilot, lambda: app.focused is get_editor(app))
-        await wait_until(pilot, lambda: list(app.screen.query(FooterKey)) != keys)
+        bar = app.screen.query_one(KeyBar)
+        line = read_key_bar(app).ljust(120)
+        for key in bar.shown:
+            columns = [x for x in range(120) if bar.find_key(x) is key]
+            text = line[columns[0] : columns[-1] + 1]
+            assert text == f" {key.display} {key.title} "
+
+
+async def test_mouse_highlights_describes_and_presses_keys(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "Help" in read_key_bar(app))
+        bar = app.screen.query_one(KeyBar)
+        await pilot.hover(bar, offset=find_middle(bar, "Help"))
+        tooltip = next(key.tooltip for key in bar.shown if key.title == "Help")
+        await wait_until(pilot, lambda: bar.tooltip == tooltip)
+        await pilot.hover(app.screen.query_one("#files"))
+        await wait_until(pilot, lambda: bar.tooltip is None)
+        page = app.screen
+        await pilot.mouse_down(bar, offset=find_middle(bar, "Help"))
+        await wait_until(pilot, lambda: app.screen is not page)
 
 
 def make_keys(*ids):
@@ -93,9 +112,9 @@ async def test_keys_are_not_cut_at_the_edge(tmp_path, home, page, width):
     app = make_console(tmp_path, page=page, home=home)
     async with app.run_test(size=(width, 24)) as pilot:
         await wait_until(pilot, lambda: "f1 Help" in read_key_bar(app))
-        keys = list(app.screen.query(FooterKey))
-        assert all(key.region.width == key.virtual_size.width for key in keys)
-        assert max(key.region.right for key in keys) <= width
+        keys = app.screen.query_one(KeyBar).shown
+        assert sum(key.width for key in keys) <= width
+        assert all(f" {key.display} {key.title}" in read_key_bar(app) for key in keys)
         await pilot.resize_terminal(200, 24)
         await wait_until(pilot, lambda: "q Quit" in read_key_bar(app))
 
@@ -164,5 +183,5 @@ async def test_keys_fit_after_a_resize_behind_a_dialog(tmp_path, home):
         await wait_until(pilot, lambda: bar.size.width == 80)
         await wait_until(
             pilot,
-            lambda: all(bar.region.contains_region(key.region) for key in page.query(FooterKey)),
+            lambda: sum(key.width for key in bar.shown) <= 80 and bar.shown[-1].title == "Help",
         )

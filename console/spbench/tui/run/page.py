@@ -55,7 +55,7 @@ The strip above the ranks has a piece for each rank, green to red by its skew.""
     FOOTER = FOOTER
     has_use = staticmethod(has_use)
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
-    ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,Footer"
+    ALLOW_IN_MAXIMIZED_VIEW = "TabBar,Headline,KeyBar"
     DEFAULT_CSS = """
     RunPage Headline, RunPage RunBody { display: none; }
     """

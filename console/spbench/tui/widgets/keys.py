@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from textual.app import ComposeResult
+from textual import events
 from textual.binding import ActiveBinding, Binding
+from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer, Static
-from textual.widgets._footer import FooterKey
 
 from spbench.tui.widgets.text import cell_width
 
@@ -145,52 +144,112 @@ def fit_keys(keys: Iterable[BarKey], width: int) -> list[BarKey]:
     return fitting_keys
 
 
-class KeyBar(Footer):
+class KeyBar(Widget, can_focus=False):
     """The keys of the focused pane and of the page, and at the right the general ones.
 
-    Textual composes a footer again at every change of the focus, which takes longer than the
-    change itself; this one is composed again only if its keys change.
+    It is one widget of one line: the footer of Textual has a widget for each key, which takes
+    longer to open than the other widgets of a page.
 
     Args:
         order: Ids of the most important keys of the page, the most important first.
         offers: Whether an action of the page has an effect now.
+
+    Attributes:
+        shown: The keys that fit, from left to right.
     """
 
+    ALLOW_SELECT = False
     DEFAULT_CSS = """
-    KeyBar .gap { width: 1fr; }
+    KeyBar {
+        dock: bottom;
+        height: 1;
+        color: $footer-foreground;
+        background: $footer-background;
+        text-wrap: nowrap;
+    }
     """
 
     def __init__(
         self, order: Sequence[str] = (), offers: Callable[[str], bool] = lambda action: True
     ) -> None:
-        super().__init__(show_command_palette=False)
+        super().__init__()
+        self.shown: Sequence[BarKey] = ()
         self._order = order
         self._offers = offers
-        self._all_keys: list[BarKey] = []
-        self._shown: list[BarKey] = []
+        self._all_keys: Sequence[BarKey] = ()
+        self._hovered: BarKey | None = None
 
-    def compose(self) -> ComposeResult:
-        """Yield the keys that fit."""
-        contextual = [key for key in self._shown if key.id not in GENERAL_IDS]
-        general = [key for key in self._shown if key.id in GENERAL_IDS]
-        yield from map(_make_widget, contextual)
-        yield Static("", classes="gap")
-        yield from map(_make_widget, general)
+    def on_mount(self) -> None:
+        """Show the keys again whenever the focus or the effect of a key changes."""
+        self.screen.bindings_updated_signal.subscribe(self, self._on_bindings_updated)
 
-    async def recompose(self) -> None:
-        """Compose the keys again if they have changed."""
+    def _on_bindings_updated(self, screen: Screen[object]) -> None:
+        if self.app.app_focus and self.is_attached and screen is self.screen:
+            self.call_after_refresh(self.update_keys)
+
+    def update_keys(self) -> None:
+        """Show the keys that have an effect now, as far as they fit."""
         # A dialog in front of the page disables some keys for a while; the bar keeps them.
         if not self._all_keys or self.app.screen is self.screen:
             self._all_keys = self._list_keys()
         shown = fit_keys(self._all_keys, self.size.width - _GAP_WIDTH)
-        if shown != self._shown:
-            self._shown = shown
-            await super().recompose()
+        if shown != self.shown:
+            self.shown = shown
+            self._hovered = None
+            self.refresh()
 
     def on_resize(self) -> None:
         """Show as many keys as fit in the new width."""
-        if self._bindings_ready:
-            self.call_after_refresh(self.recompose)
+        if self._all_keys:
+            self.update_keys()
+
+    def render(self) -> Content:
+        """Return the line."""
+        general_width = sum(key.width for key in self.shown if key.id in GENERAL_IDS)
+        contextual_width = sum(key.width for key in self.shown) - general_width
+        contextual = [self._draw(key) for key in self.shown if key.id not in GENERAL_IDS]
+        general = [self._draw(key) for key in self.shown if key.id in GENERAL_IDS]
+        gap = " " * (self.size.width - contextual_width - general_width)
+        return Content.assemble(*contextual, gap, *general)
+
+    def _draw(self, key: BarKey) -> Content:
+        background = " on $block-hover-background" if key is self._hovered else ""
+        return Content.assemble(
+            (f" {key.display} ", f"bold $footer-key-foreground{background}"),
+            (f"{key.title} ", f"$footer-description-foreground{background}"),
+        )
+
+    def find_key(self, x: int) -> BarKey | None:
+        """Return the key in a column of the bar; None in the gap."""
+        start = 0
+        remaining = sum(key.width for key in self.shown)
+        for key in self.shown:
+            if key.id in GENERAL_IDS:
+                start = max(start, self.size.width - remaining)
+            if start <= x < start + key.width:
+                return key
+            start += key.width
+            remaining -= key.width
+        return None
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Highlight and describe the key under the pointer."""
+        self._hover(self.find_key(event.x))
+
+    def on_leave(self) -> None:
+        """Highlight no key."""
+        self._hover(None)
+
+    def _hover(self, key: BarKey | None) -> None:
+        if key is not self._hovered:
+            self._hovered = key
+            self.tooltip = key.tooltip if key is not None else None
+            self.refresh()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Press the key under the pointer."""
+        if (key := self.find_key(event.x)) is not None:
+            self.app.simulate_key(key.key)
 
     def _list_keys(self) -> list[BarKey]:
         return [
@@ -204,8 +263,3 @@ class KeyBar(Footer):
             )
             for binding in order_bindings(self.screen, self._order, self._offers)
         ]
-
-
-def _make_widget(key: BarKey) -> FooterKey:
-    widget = FooterKey(key.key, key.display, key.title, key.action, tooltip=key.tooltip)
-    return widget.data_bind(compact=Footer.compact)
