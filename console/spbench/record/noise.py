@@ -67,9 +67,8 @@ def find_disturbances(case: CaseState) -> Sequence[Disturbance]:
     Those of a final case are kept, because many views of a run with thousands of cases use them.
     """
     version = (case.execution.finished, len(case.measured.ended))
-    kept = case.disturbances
-    if kept is not None and kept[0] == version:
-        return kept[1]
+    if case.disturbances is not None and case.disturbances[0] == version:
+        return case.disturbances[1]
     disturbances = _compute_disturbances(case)
     if case.status.is_final:
         case.disturbances = version, disturbances
