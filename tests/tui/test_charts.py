@@ -23,7 +23,7 @@ from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.histogram import MAX_BAR_LINES, HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
-from spbench.tui.widgets.rank_strip import RankStrip, lay_out_ranks
+from spbench.tui.widgets.rank_strip import FEW_RANKS, RankStrip, lay_out_ranks
 from spbench.tui.widgets.text import cell_width
 from spbench.tui.widgets.timeline import TimelineChart
 
@@ -67,16 +67,38 @@ def test_subclass_must_draw():
 
 # Ranks
 
+STRIP_LEGEND = "░ normal  ▒ a bit slow  ▓ slow  █ very slow  · not compared"
+
 
 async def test_ranks_are_distinguishable_without_colour():
     strip = RankStrip()
-    strip.update([1.0, 1.15, 1.4, 2.5, None, 1.0], {5}, None)
-    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
+    strip.update([1.0, 1.15, 1.4, 2.5, None, 1.0, 1.0, 1.0, 1.0], {5}, None)
+    async with ChartApp(strip).run_test(size=(90, 24)) as pilot:
         await pilot.pause()
         assert render_lines(strip)[:2] == [
-            "░░░▒▒▒▓▓▓███···✗✗✗",
-            "6 ranks, 1 failed: rank 5",
+            f"░░░▒▒▒▓▓▓███···✗✗✗░░░░░░░░░   {STRIP_LEGEND}",
+            "9 ranks, 1 failed: rank 5",
         ]
+        await pilot.resize_terminal(88, 24)
+        await pilot.pause()
+        assert render_lines(strip)[:2] == [
+            "░░░▒▒▒▓▓▓███···✗✗✗░░░░░░░░░",
+            f"9 ranks, 1 failed: rank 5   {STRIP_LEGEND}",
+        ]
+
+
+async def test_few_ranks_have_only_a_text():
+    strip = RankStrip()
+    strip.update([1.0, 2.0], (), None, "rank 1 is slow")
+    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert render_lines(strip)[:2] == ["2 ranks, rank 1 is slow", ""]
+        strip.update([1.0, 2.0], (), 1, "rank 1 is slow")
+        await pilot.pause()
+        assert render_lines(strip)[:2] == ["rank 1, 2.00x as slow as the median rank", ""]
+        assert not strip.can_focus
+        strip.update([1.0] * 9, (), None)
+        assert strip.can_focus
 
 
 async def test_keys_and_clicks_select_ranks():
@@ -586,7 +608,8 @@ def test_heat_map_draws_any_matrix(columns, rows, data):
 @SLOW
 def test_rank_strip_draws_any_ratios(columns, rows, ratios, selected):
     texts = draw_chart(RankStrip, columns, rows, ratios, {3, 4}, selected)
-    assert not ratios or ("◆" in "".join(texts)) == (selected < len(ratios))
+    has_cells = len(ratios) > FEW_RANKS
+    assert ("◆" in "".join(texts)) == (has_cells and selected < len(ratios))
 
 
 @given(FINITE_FLOATS, FINITE_FLOATS, FINITE_FLOATS, st.integers(1, 200))

@@ -823,7 +823,7 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         await run.press("m")
         await run.wait_until(lambda: run.title(run.histogram.id) == SLOWEST)
         await run.wait_for_texts("limit 5.00 ms")
-        await run.focus("strip")
+        await run.focus("ranks")
         await run.press("end")
         await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
         await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 3")

@@ -29,7 +29,7 @@ from spbench.tui.run.rank_cells import build_rank_columns
 from spbench.tui.run.wide_layout import choose_left_width, fit_left, fit_right
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.rank_strip import RankStrip
+from spbench.tui.widgets.rank_strip import FEW_RANKS, RankStrip
 from spbench.tui.widgets.text import wrap_words
 
 MAX_STRIP_LINES = 4
@@ -319,10 +319,11 @@ class RunBody(Container):
     def _fit_strip(self, ranks: int, *, is_short: bool) -> int:
         """Set the height of the strip, and return it."""
         strip = self.query_one(RankStrip)
-        cell_lines = -(-ranks // max(1, strip.size.width))
-        max_cell_lines = 1 if is_short else MAX_STRIP_LINES
-        text_lines = strip.measure_text_lines(strip.size.width)
-        height = text_lines + max(1, min(cell_lines, max_cell_lines))
+        cell_lines = 0
+        if ranks > FEW_RANKS:
+            max_cell_lines = 1 if is_short else MAX_STRIP_LINES
+            cell_lines = min(-(-ranks // max(1, strip.size.width)), max_cell_lines)
+        height = cell_lines + strip.measure_text_lines(strip.size.width)
         strip.styles.height = height
         return height
 

@@ -50,7 +50,7 @@ checks: those that passed of those made, each on each rank.
 iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
 own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
 with the same work, over the same of the typical one.
-The strip above the ranks has a piece for each rank, green to red by its skew."""
+With more than 8 ranks, a strip above them has a piece for each, green to red by its skew."""
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed", "start_again"})
     FOOTER = FOOTER
     has_use = staticmethod(has_use)

@@ -17,7 +17,7 @@ _FAILED = "✗"
 _UNKNOWN = "·"
 _FAILED_ASCII = "!"
 _UNKNOWN_ASCII = "."
-_SLOWNESS_WORDS = ("normal", "a bit slow", "slow", "very slow", "none")
+_SLOWNESS_WORDS = ("normal", "a bit slow", "slow", "very slow", "not compared")
 _LEGEND_GAP = "  "
 
 

@@ -1,4 +1,4 @@
-"""A strip of all ranks: a cell for each rank or for several, darker if slower."""
+"""A strip of many ranks: a cell for each rank or for several, darker if slower."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from spbench.record.number_formatting import format_factor
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.glyphs import choose_slowness_mark
+from spbench.tui.widgets.glyphs import choose_slowness_mark, render_slowness_legend
 from spbench.tui.widgets.keys import make_binding
-from spbench.tui.widgets.text import join_fitting, wrap_words
+from spbench.tui.widgets.text import cell_width, join_fitting, wrap_words
 from spbench_core.number_text import format_quantity
 
 MAX_TEXT_LINES = 2
 """Most lines of the text below the cells."""
+FEW_RANKS = 8
+"""Most ranks without cells: the table below the strip shows all of them at a glance."""
+_LEGEND_GAP = 3
+_WHOLE_LEGEND = 200
+"""A width in which nothing of the legend is left out."""
 _MAX_COLUMNS_PER_CELL = 3
 """Terminal columns of a cell if there are few ranks."""
 
@@ -59,7 +64,7 @@ def lay_out_ranks(ranks: int, width: int, lines: int) -> CellLayout:
 
 
 class RankStrip(Chart):
-    """The ranks in order.
+    """The ranks in order, and a text on them; few ranks have only the text.
 
     A cell of several ranks shows the worst of them: a failed rank, or else the slowest.
     """
@@ -116,12 +121,18 @@ class RankStrip(Chart):
         self._failed_text = self._summarize_failed()
         self._selected = selected
         self._note = note
+        self.can_focus = self.has_cells
         self._move_to_selected(self._lay_out())
         self.redraw()
 
+    @property
+    def has_cells(self) -> bool:
+        """Whether each rank has a cell, or shares one with others."""
+        return len(self._ratios) > FEW_RANKS
+
     def count_stops(self) -> int:
         """Return the number of cells."""
-        return self._lay_out().count
+        return self._lay_out().count if self.has_cells else 0
 
     def find_stop(self, offset: Offset) -> int | None:
         """Return the cell under the pointer."""
@@ -160,6 +171,8 @@ class RankStrip(Chart):
         """Return the lines of cells, and a summary line below them if there is space."""
         if not self._ratios:
             return [[(join_fitting(["no ranks"], width), "none")]]
+        if not self.has_cells:
+            return [[(line, "text")] for line in wrap_words(self._summarize(), width, height)]
         layout = self._lay_out()
         self._move_to_selected(layout)
         stops = range(layout.count)
@@ -169,9 +182,19 @@ class RankStrip(Chart):
             for start in range(0, len(stops), cells_per_line)
         ]
         if height > 1:
-            text_lines = wrap_words(self._summarize(layout), width, self._count_text_lines())
+            text_lines = wrap_words(self._summarize(), width, self._count_text_lines())
             lines += [[(line, "text")] for line in text_lines]
+        self._add_legend(lines, width)
         return lines
+
+    def _add_legend(self, lines: list[list[Piece]], width: int) -> None:
+        """Add the meaning of the glyphs to the first line with space for all of it."""
+        legend = render_slowness_legend(_WHOLE_LEGEND, ascii=self.ascii)
+        needed_width = _LEGEND_GAP + _measure_pieces(legend)
+        for line in lines:
+            if _measure_pieces(line) + needed_width <= width:
+                line += [(" " * _LEGEND_GAP, "text"), *legend]
+                return
 
     def measure_text_lines(self, width: int) -> int:
         """Return the number of lines that the message on all ranks needs."""
@@ -189,7 +212,7 @@ class RankStrip(Chart):
     def _move_to_selected(self, layout: CellLayout) -> None:
         """Move the cursor to the cell of the selected rank; None if there is none."""
         self.cursor = None
-        if self._selected is not None and 0 <= self._selected < layout.ranks:
+        if self.has_cells and self._selected is not None and 0 <= self._selected < layout.ranks:
             self.cursor = self._selected // layout.ranks_per_cell
 
     def _render_cell(self, stop: int, layout: CellLayout) -> Piece:
@@ -211,10 +234,13 @@ class RankStrip(Chart):
         ratio = self._ratios[rank]
         return rank in self._failed, -1.0 if ratio is None else ratio
 
-    def _summarize(self, layout: CellLayout) -> str:
-        """Describe the rank at the cursor; without a cursor describe all ranks."""
+    def _summarize(self) -> str:
+        """Describe the selected rank; without one describe all ranks."""
         if self.cursor is not None:
-            return self._describe(layout.list_ranks_in_cell(self.cursor))
+            return self._describe(self._lay_out().list_ranks_in_cell(self.cursor))
+        selected = self._selected
+        if selected is not None and not self.has_cells and 0 <= selected < len(self._ratios):
+            return self._describe(range(selected, selected + 1))
         return self._summarize_all()
 
     def _summarize_all(self) -> str:
@@ -246,6 +272,10 @@ class RankStrip(Chart):
         if 1 < len(ranks) < len(self._ratios):
             parts.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
         return ", ".join(parts)
+
+
+def _measure_pieces(pieces: Sequence[Piece]) -> int:
+    return sum(cell_width(text) for text, _ in pieces)
 
 
 def _describe_slowness(ratio: float | None) -> str:
