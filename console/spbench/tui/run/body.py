@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
@@ -59,7 +61,7 @@ class RunBody(Container):
 
     Attributes:
         panel: The panel that is shown.
-        has_gpus: Whether a GPU was reported; without one their panel is left out.
+        empty_panels: The panels without contents, which are left out.
     """
 
     DEFAULT_CSS = """
@@ -93,7 +95,7 @@ class RunBody(Container):
     def __init__(self) -> None:
         super().__init__(id="body")
         self.panel = Panel.NONE
-        self.has_gpus = False
+        self.empty_panels: Collection[Panel] = ()
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
         self._case_note = ""
@@ -174,10 +176,10 @@ class RunBody(Container):
             self.query_one("#left-histogram-pane").display = False
 
     def next_panel(self) -> None:
-        """Show the next panel below the ranks; `Panel.NONE` hides all of them."""
-        panels = [panel for panel in self._panels if self.has_gpus or panel is not Panel.GPUS]
-        current = panels.index(self.panel) if self.panel in panels else 0
-        self.show_panel(panels[(current + 1) % len(panels)])
+        """Show the next panel with contents; `Panel.NONE` hides all of them."""
+        start = self._panels.index(self.panel) + 1
+        panels = (*self._panels[start:], *self._panels[:start])
+        self.show_panel(next(panel for panel in panels if panel not in self.empty_panels))
 
     @property
     def shows_findings(self) -> bool:

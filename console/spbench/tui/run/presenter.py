@@ -282,7 +282,7 @@ class RunPresenter:
             self._body.call_after_refresh(self.stay_active)
 
     def _show_hosts(self) -> None:
-        self._body.has_gpus = bool(self.selection.feed.state.gpu_loads)
+        self._body.empty_panels = self.selection.list_empty_panels()
         ended = self.selection.feed.ended
         for pane in self._body.query(HostLoadsPane):
             pane.show_ended(ended)

@@ -9,11 +9,13 @@ from time import monotonic
 from spbench.record.case_state import CaseState
 from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
+from spbench.record.shares import list_ranks_with_shares
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
 from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.findings import RunFindings
+from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.charts import (
     MetricSamples,
     SamplesCache,
@@ -135,6 +137,22 @@ class RunSelection:
             facts = (rank for job in jobs.values() for rank in job.ranks.values())
             self._hosts = count, sorted({rank.host for rank in facts}, key=split_numbers)
         return self._hosts[1]
+
+    def list_empty_panels(self) -> frozenset[Panel]:
+        """Return the panels that would show nothing, such as GPUs if there are none."""
+        state = self.feed.state
+        has_parts = self.case is not None and bool(list_ranks_with_shares(self.case))
+        has_map = len(self.list_hosts()) > 1
+        contents = {
+            Panel.HOSTS: bool(state.host_loads.hosts()),
+            Panel.GPUS: bool(state.gpu_loads),
+            Panel.LOGS: bool(self.feed.logs),
+            Panel.HOST_MAP: has_map,
+            Panel.PARTS: has_parts,
+            Panel.MAP_AND_PARTS: has_map or has_parts,
+            Panel.PREVIOUS: self.previous is not None,
+        }
+        return frozenset(panel for panel, has_content in contents.items() if not has_content)
 
     def compute_host_slowness(self) -> dict[str, Mapping[str, float]]:
         """Return the slowness by case and host, as far as it is computed."""
