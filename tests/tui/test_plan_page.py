@@ -432,6 +432,8 @@ async def test_run_with_two_cases_is_not_taken_for_the_plan(folder):
         page.await_run(path)
         app.context.watch_run(run, show=False)
         await wait_until(pilot, lambda: "ran 2 cases, not the plan alone" in read_screen(app))
+        app.context.show_page("run")
+        await wait_until(pilot, lambda: "5 shows predicted and" in read_screen(app))
 
 
 async def test_readonly_console_plans_and_writes_nothing(folder, monkeypatch):

@@ -72,6 +72,7 @@ class ConsoleContext:
             None as soon as the run has a folder.
         start_failure: The last start, if it failed.
         suite: A suite that the Suites page opens when it is shown next.
+        planned_suite: The suite of the plan that was run last from the Plan page.
         rewritten_suites: Suites that other pages have written, for the Suites page to read again.
     """
 
@@ -92,6 +93,7 @@ class ConsoleContext:
         self.starting_since: float | None = None
         self.start_failure: StartFailure | None = None
         self.suite = options.suite
+        self.planned_suite: Path | None = None
         self.rewritten_suites: set[Path] = set()
         self._failed_settings: object = None
         self._app = app

@@ -97,6 +97,7 @@ class AwaitedRun:
         self.path = path
         self.is_starting = False
         self._context = context
+        context.planned_suite = path  # the Run page names the Plan page after the run
         self._feed_at_start: Feed | None = context.feed
 
     def find_outcome(self, plan: Plan) -> Verification | str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -112,12 +113,17 @@ class RunFindings:
     While the run is running, they are derived from its state. After its end they are the recorded
     findings, which another version of spbench may have written.
 
+    Args:
+        feed: The run.
+        planned_suite: The suite of a plan with times on the Plan page; None: none.
+
     Attributes:
         report_note: The place of the report of an ended run; None until it was found.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, planned_suite: Path | None = None) -> None:
         self.report_note: str | None = None
+        self._planned_suite = planned_suite
         self._feed = feed
         self._finished_cases: list[tuple[str, float | None]] = []
         self._failures_by_case: dict[str, tuple[RunFinding, ...]] = {}
@@ -167,10 +173,20 @@ class RunFindings:
         if not self._has_ended:
             return []
         steps = "3 compares it with other runs"
+        if self._is_of_plan:
+            steps = f"5 shows predicted and measured times, {steps}"
         has_failed = any(case.status.is_bad for case in self._feed.state.cases.values())
         if has_failed and not isinstance(self._feed.source, ReplaySource):
             steps = f"F runs again what failed, {steps}"
         return [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
+
+    @property
+    def _is_of_plan(self) -> bool:
+        """Whether the Plan page has started the run, and compares its times."""
+        run = self._feed.state.run
+        if run is None or self._planned_suite is None:
+            return False
+        return str(self._planned_suite) in run.argv
 
     def _collect_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are grouped."""

@@ -133,7 +133,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
         body.fit(self.size)
         body.close_filter()
         self.shown_feed = feed
-        self._presenter = RunPresenter(body, RunSelection(feed))
+        self._presenter = RunPresenter(body, RunSelection(feed, self.context.planned_suite))
         self._presenter.ranks.focus()
         self.call_after_refresh(self._presenter.update_all)
         self._replace_loader(RunLoader(self, self._presenter))

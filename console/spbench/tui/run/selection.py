@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 from time import monotonic
 
 from spbench.record.case_state import CaseState
@@ -34,15 +35,19 @@ LIVE_SLOWNESS_INTERVAL = 1.0
 class RunSelection:
     """A run, and the selected case, rank and metric.
 
+    Args:
+        feed: The run.
+        planned_suite: The suite of a plan that the Plan page has run last; None: none.
+
     Attributes:
         rank: The rank of charts and logs; None for all ranks.
         follows_running: Whether the running case is shown.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, planned_suite: Path | None = None) -> None:
         self.feed = feed
         self.cases = RunCaseRows(feed)
-        self.findings = RunFindings(feed)
+        self.findings = RunFindings(feed, planned_suite)
         self.hosts = CaseComputation(compute_host_slowness, is_live=False)
         self.bars = CaseComputation(compute_case_bars, is_live=True)
         self.previous: PreviousRows | None = None
