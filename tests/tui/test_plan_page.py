@@ -506,45 +506,9 @@ async def test_notes_on_alternatives_are_never_cut(folder, size):
 async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
-
-
-async def test_measures_a_profile_if_the_folder_has_none(tmp_path, monkeypatch):
-    measured = []
-
-    async def measure(model, folder, home):
-        measured.append((model, folder))
-        return f"profiles/{model}.json"
-
-    monkeypatch.setattr(page_module, "measure_profile", measure)
-    app = make_console(tmp_path, page="plan")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
-        await pilot.press("f2")
-        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
-        await pilot.press("enter")
-        await wait_until(pilot, lambda: measured == [("resnet-11", tmp_path)])
-        await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
-        await wait_until(pilot, lambda: "f2 Clusters" in read_screen(app))
-        assert app.focused is get_input(app, "cluster")
-        assert get_input(app, "profile").value == "profiles/resnet-11.json"
-
-
-async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, monkeypatch):
-    async def fail(model, folder, home):
-        raise PlannerError("no torch here")
-
-    monkeypatch.setattr(page_module, "measure_profile", fail)
-    app = make_console(tmp_path, page="plan")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
-        await pilot.press("f2", "enter")
-        await wait_until(pilot, lambda: "✗ no torch here" in read_screen(app))
-    readonly = make_console(tmp_path, page="plan", readonly=True)
-    async with readonly.run_test(size=(80, 24), notifications=True) as pilot:
-        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(readonly))
-        await pilot.press("f2", "enter")
-        await wait_until(pilot, lambda: "starts nothing" in read_screen(readonly))
+        await wait_until(pilot, lambda: "Press F7 to measure" in read_screen(app))
+        await wait_until(pilot, lambda: "f7 New profile" in read_screen(app))
+        assert "f3 Plan" not in read_screen(app)
 
 
 async def test_plan_for_an_existing_file_asks_for_another_name(folder, monkeypatch):
@@ -665,28 +629,6 @@ async def test_plan_for_too_many_devices_is_not_started(folder, monkeypatch):
         [message] = [notification.message for notification in app._notifications]
         assert message.startswith("not started: case plan is for 2 devices")
         assert app.screen is page
-
-
-async def test_enter_keeps_a_measurement_that_runs(tmp_path, monkeypatch):
-    finished = asyncio.Event()
-
-    async def measure(model, folder, home):
-        await finished.wait()
-        return f"profiles/{model}.json"
-
-    monkeypatch.setattr(page_module, "measure_profile", measure)
-    app = make_console(tmp_path, page="plan")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "spbench profile resnet" in read_screen(app))
-        await pilot.press("f2")
-        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
-        await pilot.press("enter")
-        await wait_until(pilot, lambda: "measuring the layers of resnet" in read_screen(app))
-        await pilot.press("enter")
-        await wait_until(pilot, lambda: app._notifications)
-        assert "are being measured" in next(iter(app._notifications)).message
-        finished.set()
-        await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
 
 
 async def test_list_of_clusters_has_this_machine_small_ones_and_typing(folder):

@@ -19,7 +19,7 @@ from spbench.cli.request import (
     VerboseOption,
     launch_options,
 )
-from spbench.errors import SuiteError, UsageError
+from spbench.errors import UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 
 
@@ -63,10 +63,13 @@ def profile(
     """Measure the layers of a model for `spbench plan`."""
     from spbench.cli.request import build_request, reject_folder, write_output
     from spbench.cli.runs.execution import execute_for_command
-    from spbench.engine.plan import build_settings, plan_suite
+    from spbench.engine.plan import plan_suite
     from spbench.planner.profile.json_file import write_profile_json
-    from spbench.planner.profile.measurement import read_measured_profile, render_profile_suite
-    from spbench.suites.loader import load_suite_text
+    from spbench.planner.profile.measurement import (
+        load_profile_suite,
+        read_measured_profile,
+        render_profile_suite,
+    )
 
     reject_folder("--output", output)
     if ranks is not None and not busy:
@@ -81,13 +84,7 @@ def profile(
         argv=sys.argv[1:],
     )
     text = render_profile_suite(model, sizes, ranks if busy else 1)
-    try:
-        suite = load_suite_text(text, path, build_settings(request))
-    except SuiteError as error:  # its positions refer to a generated text
-        messages = [
-            diagnostic.message.removeprefix("profile: ") for diagnostic in error.diagnostics
-        ]
-        raise UsageError("; ".join(messages)) from None
+    suite = load_profile_suite(request, text)
     planned = plan_suite(request, suite)
     completed = execute_for_command(
         planned, quiet=quiet, verbose=verbose, to_stderr=output == STDOUT

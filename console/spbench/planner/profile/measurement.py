@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from spbench.errors import SuiteError, UsageError
 from spbench.planner.errors import PlannerError
 from spbench.planner.profile.graph import Edge
 from spbench.planner.profile.layers import BatchMeasurement, LayerProfile, Origin, Profile
-from spbench.suites.case import SCHEMA
+from spbench.suites.case import SCHEMA, Suite
 from spbench.suites.edit.yaml_format import format_key
+from spbench.suites.loader import load_suite_text
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events.statuses import CaseStatus
+
+if TYPE_CHECKING:
+    from spbench.engine.plan import Request
 
 BENCHMARK = "model.profile"
 TIMEOUT = 1200
@@ -23,15 +28,19 @@ SKIPPED = "skipped_layers"
 _MEASUREMENT_PARAMS = ("model", "batch_sizes", "warmup", "iterations", "seed")
 
 
-def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | None) -> str:
+def render_profile_suite(
+    model: str, batch_sizes: Sequence[int] | None = None, ranks: int | None = 1
+) -> str:
     """Return a suite that measures a model's layers.
 
     Args:
         model: ``resnet``, ``amoebanet``, or a ``module:callable``.
-        batch_sizes: Images per batch, rising.
+        batch_sizes: Images per batch, rising; None for those of the benchmark.
         ranks: Ranks that do the same work at the same time; None for all slots.
     """
-    params = {"model": model, "batch_sizes": list(batch_sizes)}
+    params: dict[str, Any] = {"model": model}
+    if batch_sizes is not None:
+        params["batch_sizes"] = list(batch_sizes)
     lines = [
         f"schema: {SCHEMA}",
         f"name: profile-{make_suite_word(model)}",
@@ -43,6 +52,23 @@ def render_profile_suite(model: str, batch_sizes: Sequence[int], ranks: int | No
         *format_key("params", params, 4),
     ]
     return "\n".join(lines) + "\n"
+
+
+def load_profile_suite(request: Request, text: str) -> Suite:
+    """Return the suite of `render_profile_suite` with the settings of a request.
+
+    Raises:
+        UsageError: The suite is invalid; the message has no positions in the generated text.
+    """
+    from spbench.engine.plan import build_settings
+
+    try:
+        return load_suite_text(text, request.suite, build_settings(request))
+    except SuiteError as error:
+        messages = [
+            diagnostic.message.removeprefix("profile: ") for diagnostic in error.diagnostics
+        ]
+        raise UsageError("; ".join(messages)) from None
 
 
 def make_suite_word(text: str) -> str:

@@ -10,6 +10,14 @@ PLAN_BINDINGS: list[BindingType] = [
     make_binding(
         "plan.choose", "f2,o", "choose", "Profiles", "List profiles, or clusters in their field"
     ),
+    make_binding(
+        "plan.measure",
+        "f7,n",
+        "measure",
+        "New profile",
+        "Measure the layers of a network as a new profile",
+        show=True,
+    ),
     make_binding("plan.plan", "f3,enter", "plan", "Plan", "Plan for the fields above", show=True),
     make_binding(
         "plan.emit",

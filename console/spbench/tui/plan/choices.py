@@ -7,16 +7,16 @@ import re
 from functools import partial
 from pathlib import Path
 
-from textual.app import App
-
 from spbench.errors import SpbenchError
 from spbench.launch.placement import count_cores
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.cluster.this_machine import THIS_MACHINE
 from spbench.planner.nearby_files import find_nearby_files
-from spbench.planner.profile_process import MODELS, get_profile_path
+from spbench.planner.profile_process import MODELS, ProfileRequest
 from spbench.report.links import find_last_link_matrix
+from spbench.suites.pipe_files import expand_user_path
 from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.page import Page
 from spbench.tui.plan.form import CLUSTER
 from spbench_core.number_text import format_quantity
 
@@ -39,18 +39,41 @@ def list_profiles(folder: Path) -> list[Choice]:
             Choice(name, "torchgraph text; enter its batch size next to it")
             for name in files.torchgraphs
         ),
-        *(
-            Choice(f"{_MEASURE}{name}", f"{model.summary}; writes {get_profile_path(name)}")
-            for name, model in MODELS.items()
-        ),
+        *(Choice(f"{_MEASURE}{name}", model.summary) for name, model in MODELS.items()),
     ]
 
 
-async def choose_entry(app: App[int], field: str, folder: Path, home: Path) -> str | None:
+async def ask_for_profile(page: Page, kind: str | None) -> ProfileRequest | None:
+    """Ask for the profile to measure; None if a question is left.
+
+    Args:
+        page: The page, which shows dialogs and errors.
+        kind: The kind of network, a name of `MODELS`; None asks for it.
+    """
+    # Imported here, since the form is needed only if a profile is measured.
+    from spbench.tui.plan.profile_form import ProfileForm
+
+    if page.context.readonly:
+        page.show_error("a read-only console starts nothing")
+        return None
+    if kind is None:
+        choices = [Choice(name, model.summary) for name, model in MODELS.items()]
+        kind = await page.app.push_screen_wait(Chooser("Network to measure", choices))
+    if kind is None:
+        return None
+    request = await page.app.push_screen_wait(ProfileForm(kind, page.context))
+    if request is None:
+        return None
+    path = expand_user_path(page.context.options.folder, request.output)
+    return request if await page.confirm_overwrite(path) else None
+
+
+async def choose_entry(page: Page, field: str) -> str | None:
     """Let the user choose a profile or a cluster; None if the list is left."""
-    list_choices = partial(list_clusters, folder, home)
+    options = page.context.options
+    list_choices = partial(list_clusters, options.folder, options.home)
     if field != CLUSTER:
-        list_choices = partial(list_profiles, folder)
+        list_choices = partial(list_profiles, options.folder)
     choices = await asyncio.to_thread(list_choices)
 
     def make_typed_choice(text: str) -> Choice | None:
@@ -62,7 +85,7 @@ async def choose_entry(app: App[int], field: str, folder: Path, home: Path) -> s
         return Choice(text, "as typed")
 
     question = f"{field.capitalize()} to plan for"
-    return await app.push_screen_wait(
+    return await page.app.push_screen_wait(
         Chooser(question, choices, make_typed_choice=make_typed_choice)
     )
 

@@ -215,6 +215,11 @@ enter plans, and escape leaves the fields."""
         )
 
     @property
+    def has_profile(self) -> bool:
+        """Whether the field of the profile has a text."""
+        return bool(self._get_text(PROFILE).strip())
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The texts of all fields, and the mode."""
         return (*(box.value.strip() for box in self.query(Input)), self.mode)

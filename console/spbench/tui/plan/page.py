@@ -15,13 +15,13 @@ from textual.widgets import Input, Static
 
 from spbench.errors import SpbenchError
 from spbench.planner.nearby_files import find_nearby_files
-from spbench.planner.profile_process import MODELS, get_profile_path, measure_profile
+from spbench.planner.profile_process import ProfileRequest, measure_profile
 from spbench.planner.request import PlanDetails, PlanRequest
 from spbench.planner.worker_process import plan_in_process
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.plan.bindings import PLAN_BINDINGS
-from spbench.tui.plan.choices import OWN, choose_entry, get_model_to_measure
+from spbench.tui.plan.choices import OWN, ask_for_profile, choose_entry, get_model_to_measure
 from spbench.tui.plan.failure import explain_failure
 from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
 from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, forecast_start
@@ -32,6 +32,7 @@ POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
 """With 150 columns memory, devices and layers are next to the stages."""
+MEASURED = "✓ {file} is measured. Enter plans for the cluster above; F2 lists other clusters."
 OUTDATED = "these are the values before your changes; enter plans again"
 
 
@@ -50,10 +51,10 @@ profiles and clusters, and measures a profile. Enter plans, escape stops it, and
 cluster. Below are the reasons for the plan, its stages, other ways to train the model, the memory
 of each stage, and one step, which + and - draw longer or shorter. F4 writes a suite that runs the
 plan and opens it. F5 writes it and runs it, and then shows measured next to predicted times."""
-    MODIFYING_ACTIONS = frozenset({"emit", "verify", "write_cluster"})
+    MODIFYING_ACTIONS = frozenset({"emit", "verify", "write_cluster", "measure"})
     FOOTER = (
-        *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.cluster"),
-        *("plan.mode", "plan.write-cluster", "plan.longer", "plan.shorter"),
+        *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.measure"),
+        *("plan.cluster", "plan.mode", "plan.write-cluster", "plan.longer", "plan.shorter"),
         *("launch.launcher", "launch.hosts"),
     )
     BINDINGS: ClassVar[list[BindingType]] = PLAN_BINDINGS
@@ -132,6 +133,7 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
             self.view.show_message(text, is_error)
 
     def _show_failure(self, error: SpbenchError) -> None:
+        self._end_work()
         self._show_message(explain_failure(error, self.context.options.folder), is_error=True)
 
     def await_run(self, path: Path) -> AwaitedRun:
@@ -174,13 +176,11 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
     def action_plan(self) -> None:
         """Plan with the current fields, and discard the previous plan."""
         if self._measured_model:
-            measuring = f"the layers of {self._measured_model} are being measured"
-            self.show_error(f"{measuring}; plan after that, or stop it with escape")
+            self.show_error("a profile is being measured; plan after that, or stop it with escape")
             return
         self.cancel_work("planning")
         self.details = self.suite = self._awaited_run = None
         self._forecast = self._forecast_choice = None
-        self._planning_since = None
         try:
             request = self.form.request()
         except SpbenchError as error:
@@ -193,7 +193,6 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
         try:
             details = await plan_in_process(request)
         except SpbenchError as error:
-            self._planning_since = None
             self._show_failure(error)
         else:
             self._planning_since = None
@@ -207,8 +206,8 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
         """Return whether there is a plan if an action needs one."""
         if action == "stop":
             return self._planning_since is not None
-        if action == "plan":
-            return not self._measured_model
+        if action in ("plan", "measure"):
+            return not self._measured_model and (action == "measure" or self.form.has_profile)
         if action in ("emit", "verify"):
             return self.details is not None and not self.is_outdated
         if action == "write_cluster":
@@ -235,44 +234,44 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
 
     async def _choose(self, field: str) -> None:
         """Ask for a profile or a cluster, and enter it into its field."""
-        options = self.context.options
-        chosen = await choose_entry(self.app, field, options.folder, options.home)
+        chosen = await choose_entry(self, field)
         if chosen is None:
             return
         model = get_model_to_measure(chosen)
         if chosen == OWN:
             self.form.start_typing(CLUSTER)
         elif model is not None:
-            await self._start_measuring(model)
+            await self._ask_and_measure(model)
         else:
             self.form.set_text(field, chosen)
             self.form.focus_field_after(field)
 
-    async def _start_measuring(self, model: str) -> None:
-        """Measure a profile of a model, after a question if it replaces one."""
-        if self.context.readonly:
-            self.show_error("a read-only console starts nothing")
-        elif self._measured_model:
-            self.show_error(f"the layers of {self._measured_model} are still being measured")
-        elif await self.confirm_overwrite(self.context.options.folder / get_profile_path(model)):
+    def action_measure(self) -> None:
+        """Measure a new profile."""
+        self.start_action(self._ask_and_measure)
+
+    async def _ask_and_measure(self, kind: str | None = None) -> None:
+        """Measure a profile as requested in a form."""
+        if self._measured_model:
+            self.show_error("a profile is being measured; escape stops it")
+            return
+        request = await ask_for_profile(self, kind)
+        if request is not None:
             self.cancel_work("planning")
             self.details = self.suite = self._awaited_run = None
-            self._measured_model = model
-            work = f"measuring the layers of {model} ({MODELS[model].summary})"
-            self._start_work(work, self._measure(model))
+            self._measured_model = request.model
+            self._start_work(f"measuring the layers of {request.model}", self._measure(request))
             self.view.focus()
 
-    async def _measure(self, model: str) -> None:
-        options = self.context.options
+    async def _measure(self, request: ProfileRequest) -> None:
         try:
-            path = await measure_profile(model, options.folder, options.home)
+            await measure_profile(request, self.context.options.folder, self.context.options.home)
         except SpbenchError as error:
-            self._end_work()
             self._show_failure(error)
         else:
             self._end_work()
-            self.form.set_text(PROFILE, path)
-            self._show_message(f"✓ {path} is measured. Choose a cluster (F2), then enter plans.")
+            self.form.set_text(PROFILE, request.output)
+            self._show_message(MEASURED.format(file=request.output))
             if self.view.has_focus:
                 self.form.focus_cluster()
 

@@ -54,22 +54,21 @@ from spbench.tui.widgets.text import cell_width
 
 _TITLE = "How to split a model over the devices of a cluster, and the time of a step:"
 _STEPS = """\
-2. Choose a cluster: this-machine, or 2x8 for two machines of 8 devices.
-   F2 in its field lists more.
-3. Press enter to plan. F5 then runs the plan and compares the times, on
-   this machine or on chosen hosts. F4 writes the plan as a suite."""
+2. Choose a cluster: the machines and devices to plan for. this-machine can
+   also run the plan. F2 in its field lists more.
+3. Press enter to plan. F5 then runs the plan and compares its times with
+   the predicted ones. F4 writes a suite that runs the plan."""
 NO_PLAN = f"""\
 {_TITLE}
 
 1. Choose a profile, the measured times of a model's layers. F2 lists
-   those of this folder, and measures others.
+   those of this folder, and F7 measures a new one.
 {_STEPS}"""
 NO_PROFILE = f"""\
 {_TITLE}
 
-1. Press F2 to measure a profile, the times of a model's layers. This
-   folder has none. As a command:
-   spbench profile resnet --set depth=11 --output profiles/resnet-11.json
+1. Press F7 to measure a profile, the times of a model's layers. This
+   folder has none. With the default values it takes some seconds.
 {_STEPS}"""
 
 
@@ -122,6 +121,12 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                     pane.border_title = "The plan in words"
                     yield Static("", id="explanation", classes="notes", markup=False)
             with Vertical(id="right", classes="column"):
+                with Vertical(classes="pane hidden", id="measured") as pane:
+                    pane.border_title = "Predicted and measured"
+                    pane.border_subtitle = "prediction: compared with the measured time"
+                    yield _make_table("verification", MEASURED)
+                    yield Static("", id="run-noise", classes="notes", markup=False)
+                    yield Static("", id="step-parts", classes="notes", markup=False)
                 with Vertical(classes="pane", id="memory") as pane:
                     pane.border_title = "Memory of each device, at its peak"
                     yield StackedBars()
@@ -133,12 +138,6 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                 with Vertical(classes="pane", id="layers-pane") as pane:
                     pane.border_title = "Layers"
                     yield _make_table("layers", LAYERS)
-                with Vertical(classes="pane hidden", id="measured") as pane:
-                    pane.border_title = "Predicted and measured"
-                    pane.border_subtitle = "prediction: compared with the measured time"
-                    yield _make_table("verification", MEASURED)
-                    yield Static("", id="run-noise", classes="notes", markup=False)
-                    yield Static("", id="step-parts", classes="notes", markup=False)
         pane = StepPane()
         pane.add_class("hidden")
         yield pane
@@ -225,7 +224,8 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         self.query_one("#measured").remove_class("hidden")
         for selector in ("#verification", "#run-noise"):
             self.query_one(selector).add_class("hidden")
-        self.query_one("#step-parts", Static).update(text)
+        for selector in ("#step-parts", "#forecast"):
+            self.query_one(selector, Static).update(text)
 
     def show_measured(self, plan: Plan, verification: Verification) -> None:
         """Show the measured next to the predicted times."""
