@@ -1,7 +1,7 @@
 """Columns of the Results page that fit their cells."""
 
-from spbench.tui.results.fitted_columns import MAX_COLUMN_WIDTH, MAX_MEASURED_ROWS, choose_columns
-from spbench.tui.widgets.table_columns import Column, lay_out
+from spbench.tui.results.fitted_columns import MAX_MEASURED_ROWS, choose_columns
+from spbench.tui.widgets.table_columns import MAX_COLUMN_WIDTH, Column, lay_out
 
 COLUMNS = (
     Column("case", "case", 12, flexible=True),

@@ -366,9 +366,39 @@ async def test_set_rows_replaces_the_rows():
         assert app.table.cursor_key == 1
 
 
+async def test_blanks_are_left_out_before_columns():
+    rows = NumberRows([10])
+    app = TableApp(rows)
+    async with app.run_test(size=(36, 6)) as pilot:
+        assert render_lines(app.table)[0].split() == ["rank", "host", "p50", "p95", "check"]
+        rows.set_value(0, 123456)
+        app.table.update_rows()
+        # The cells are as wide as the usual width of their columns now.
+        await wait_until(pilot, lambda: render_lines(app.table)[0].rstrip().endswith("»"))
+        assert "1.23e+05" in render_lines(app.table)[1]
+
+
+def test_ids_are_whole_if_dispensable_columns_can_go():
+    columns = (
+        Column("id", "id", 8, flexible=True),
+        Column("time", "time", 8, drop_priority=1),
+        Column("ranks", "ranks", 8, drop_priority=2),
+    )
+    for width, shown_columns in ((29, 3), (24, 2), (18, 2)):
+        layout = lay_out(columns, width, cell_widths=[12, 4, 4])
+        assert len(layout.placed) == shown_columns, width
+        assert (layout.placed[0].width >= 12) == (width > 18)
+
+
+def test_a_flexible_column_leaves_room_for_a_later_one():
+    columns = (Column("host", "host", 4, flexible=True), Column("note", "note", 4, flexible=True))
+    widths = [placed.width for placed in lay_out(columns, 33, cell_widths=[10, 50]).placed]
+    assert widths == [10, 20]
+
+
 async def test_columns_are_left_out_by_rank_and_return():
     app = TableApp(NumberRows(range(3)))
-    async with app.run_test(size=(36, 6)) as pilot:
+    async with app.run_test(size=(28, 6)) as pilot:
         assert render_lines(app.table)[0].split() == ["rank", "host", "p50", "check", "»"]
         await pilot.press("w")
         await pilot.press("right", "right", "right")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from spbench.launch.finding import FindingStatus
 from spbench.launch.hosts.hosts import Hosts
 from spbench.launch.survey.facts import HostFacts
 from spbench.record.number_formatting import format_number
-from spbench.tui.widgets.table_columns import Column, TableCell, lay_out
-from spbench.tui.widgets.text import cell_width
+from spbench.tui.widgets.table_columns import Column, TableCell
 
 COLUMNS = (
     Column("host", "host", 12, flexible=True),
@@ -55,21 +53,6 @@ _WORST_FIRST = (
     NOT_ASKED,
     FindingStatus.OK,
 )
-
-
-def fit_host_column(names: Sequence[str], width: int) -> Sequence[Column]:
-    """Return the columns with the notes taking the spare width, if they are shown.
-
-    Args:
-        names: The names of the hosts.
-        width: The width of the table, in cells.
-    """
-    host = COLUMNS[0]
-    needed_width = max(host.width, *map(cell_width, names), 0)
-    fitted = (replace(host, width=needed_width, flexible=False), *COLUMNS[1:])
-    layout = lay_out(fitted, width)
-    has_notes = any(placed.column.key == "note" for placed in layout.placed)
-    return fitted if has_notes and layout.width <= width else COLUMNS
 
 
 class HostRows:

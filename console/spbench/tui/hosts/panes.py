@@ -15,7 +15,7 @@ from spbench.launch.finding import Finding
 from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
 from spbench.tui.advice import name_keys
-from spbench.tui.hosts.host_rows import COLUMNS, HostRows, fit_host_column, make_finding_span
+from spbench.tui.hosts.host_rows import COLUMNS, HostRows, make_finding_span
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.widgets.line_table import LineTable
@@ -63,15 +63,7 @@ are below, with their remedies."""
         error.update(source.error)
         error.display = bool(source.error)
         self.table.display = not source.error
-        self._fit_columns()
-
-    def on_resize(self) -> None:
-        """Choose the columns that fit the new width."""
-        self._fit_columns()
-
-    def _fit_columns(self) -> None:
-        names = list(map(str, self._rows.keys()))
-        self.table.set_rows(self._rows, fit_host_column(names, self.table.size.width))
+        self.table.set_rows(self._rows)
 
     def show_progress(self, text: str) -> None:
         """Show the progress of the survey, and the answers of hosts."""

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from spbench.tui.results.swept_columns import DROPPABLE_PRIORITY, SweptColumns, choose_swept_columns
-from spbench.tui.widgets.table_columns import Column, Rows, TableCell, lay_out
+from spbench.tui.results.swept_columns import SweptColumns, choose_swept_columns
+from spbench.tui.widgets.table_columns import (
+    DROPPABLE_PRIORITY,
+    MAX_COLUMN_WIDTH,
+    Column,
+    Rows,
+    lay_out,
+    measure_cells,
+)
 from spbench.tui.widgets.text import cell_width
 
 MAX_MEASURED_ROWS = 1000
 """Most rows of a table with fitted widths; larger tables keep the declared widths."""
-MAX_COLUMN_WIDTH = 30
-"""Largest width of a column that is not flexible, in cells."""
 
 
 def choose_columns(
@@ -40,12 +45,9 @@ def fit_columns(columns: Sequence[Column], rows: Rows, width: int) -> list[Colum
     keys = rows.keys()
     needed_width = 0
     if len(keys) <= MAX_MEASURED_ROWS:
-        needed_width = max((_measure_cell(rows.cells(key)[index]) for key in keys), default=0)
+        widths = (measure_cells(rows.cells(key))[index] for key in keys)
+        needed_width = max(widths, default=0)
     return _fit_ids(measured, needed_width, width)
-
-
-def _measure_cell(cell: TableCell | str) -> int:
-    return cell_width(cell if isinstance(cell, str) else cell.text)
 
 
 def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
@@ -55,8 +57,7 @@ def _measure_columns(columns: Sequence[Column], rows: Rows) -> list[Column]:
         return list(columns)
     widths = [0] * len(columns)
     for key in keys:
-        for index, cell in enumerate(rows.cells(key)):
-            widths[index] = max(widths[index], _measure_cell(cell))
+        widths = list(map(max, widths, measure_cells(rows.cells(key))))
     measured = [
         column
         if column.flexible or not column.title

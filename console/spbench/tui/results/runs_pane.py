@@ -312,7 +312,6 @@ cursor."""
             self.shown = select_runs(self._all, self._filter, self.marks)
         self._show_message(error_message or self._explain_empty(text), bool(error_message))
         self._rows.show(self.shown, time.time(), self.marks, self.baselines)
-        self.table.set_rows(self._rows)
         self._fit_columns()
         self.show_details(self._loaded)
         is_filtered = len(self.shown) < len(self._all)

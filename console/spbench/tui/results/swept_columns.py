@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 
 from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import FULL_IDS_WIDTH
-from spbench.tui.widgets.table_columns import Column, lay_out
+from spbench.tui.widgets.table_columns import DROPPABLE_PRIORITY, Column, lay_out
 
 _SWEPT = re.compile(r"(?P<name>.*)\[(?P<point>[^\[\]]*=[^\[\]]*)\]")
 _MAX_WIDTH = 24
 SCROLL_BAR = 1
 """Width of the scroll bar of a table, in cells."""
-DROPPABLE_PRIORITY = 2
-"""Smallest drop priority of columns that may be left out to avoid cut ids."""
 _PREFIX = "param:"
 """Prefix of the keys of these columns, which avoids clashes with other columns."""
 

@@ -196,6 +196,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
             self._set_columns(columns)
         self._update_row_source()
         self._reorder(force=True)
+        self._fit_columns()
 
     def move_to(self, key: Hashable) -> None:
         """Move the cursor to a row, if it is shown."""

@@ -6,13 +6,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from spbench.tui.widgets.text import Align
+from spbench.tui.widgets.text import Align, cell_width
 
 MARGIN = 2
 """Cells left of the first column, for the mark of the cursor."""
 _GAP = 1
 _MARK_WIDTH = 1
 """Cells at the end of the heading for the mark of columns that are left out."""
+MAX_COLUMN_WIDTH = 30
+"""Largest width of a column that is not flexible, unless it declares a larger one."""
+DROPPABLE_PRIORITY = 2
+"""Smallest drop priority of columns that may be left out to avoid cut ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class Column:
     """A column of a table.
 
     Attributes:
-        width: Smallest width, in cells.
+        width: Usual width, in cells. Longer cells make it wider; a narrow table removes blanks.
         drop_priority: If the table is too narrow, columns with the highest priority are left out
             first. Columns of priority 0 always stay.
         flexible: Whether the column takes the remaining width.
@@ -119,39 +123,106 @@ class Layout:
         return candidates[-1].column if candidates and x < self.width + _GAP else None
 
 
-def lay_out(columns: Sequence[Column], width: int, show_all: bool = False) -> Layout:
+def measure_cells(cells: Sequence[TableCell | str]) -> list[int]:
+    """Return the widths of the texts of a row."""
+    return [cell_width(cell if isinstance(cell, str) else cell.text) for cell in cells]
+
+
+def lay_out(
+    columns: Sequence[Column],
+    width: int,
+    show_all: bool = False,
+    cell_widths: Sequence[int] | None = None,
+) -> Layout:
     """Return the layout of columns in a table.
 
-    If columns are left out, one cell stays free for their mark.
+    Columns are as wide as declared, or as their cells if these are wider. If that is too wide for
+    the table, blanks are removed first and then dispensable columns, so that ids are not cut. If
+    ids are too long for that, they are cut. If columns are left out, one cell stays free for their
+    mark.
 
     Args:
         columns: All columns, from left to right.
         width: The width of the table, in cells.
         show_all: Leave no column out, even if they do not fit.
+        cell_widths: The widest cell of each column; None if the cells are unknown.
     """
-    indexed_columns = list(enumerate(columns))
-    available_width = width
-    while (
-        not show_all
-        and _sum_widths(indexed_columns) > available_width
-        and any(column.drop_priority for _, column in indexed_columns)
-    ):
-        indexed_columns.remove(
-            max(indexed_columns, key=lambda pair: (pair[1].drop_priority, pair[0]))
-        )
-        available_width = width - _MARK_WIDTH
-    spare_width = max(0, available_width - _sum_widths(indexed_columns))
+    needed_widths = _list_needed_widths(columns, cell_widths)
+    wide = [
+        needed if _holds_ids(column) else max(column.width, needed)
+        for column, needed in zip(columns, needed_widths, strict=True)
+    ]
+    indices = list(range(len(columns)))
+    if show_all or _sum_widths(wide, indices) <= width:
+        return _place(columns, indices, wide, width, needed_widths)
+    indices = _drop_columns(columns, needed_widths, width, DROPPABLE_PRIORITY)
+    if _sum_widths(needed_widths, indices) <= _get_room(columns, indices, width):
+        return _place(columns, indices, needed_widths, width, needed_widths)
+    narrow = [
+        min(column.width, needed) if column.flexible else needed
+        for column, needed in zip(columns, needed_widths, strict=True)
+    ]
+    indices = _drop_columns(columns, narrow, width, 1)
+    return _place(columns, indices, narrow, width, needed_widths)
+
+
+def _holds_ids(column: Column) -> bool:
+    return column.flexible and not column.drop_priority
+
+
+def _list_needed_widths(columns: Sequence[Column], cell_widths: Sequence[int] | None) -> list[int]:
+    """Return the widths in which no cell is cut; other flexible columns may be cut."""
+    if cell_widths is None:
+        return [column.width for column in columns]
+    needed_widths = []
+    for column, cells_width in zip(columns, cell_widths, strict=True):
+        limit = max(column.width, MAX_COLUMN_WIDTH)
+        if column.flexible:
+            limit = column.width if column.drop_priority else cells_width
+        least_width = cell_width(column.title) or column.width
+        needed_widths.append(max(least_width, min(limit, cells_width)))
+    return needed_widths
+
+
+def _drop_columns(
+    columns: Sequence[Column], widths: Sequence[int], width: int, min_priority: int
+) -> list[int]:
+    """Return the indices of the columns that stay; ``min_priority`` and above may go."""
+    indices = list(range(len(columns)))
+    dispensable = [index for index in indices if columns[index].drop_priority >= min_priority]
+    dispensable.sort(key=lambda index: (columns[index].drop_priority, index))
+    while dispensable and _sum_widths(widths, indices) > _get_room(columns, indices, width):
+        indices.remove(dispensable.pop())
+    return indices
+
+
+def _get_room(columns: Sequence[Column], indices: Sequence[int], width: int) -> int:
+    return width if len(indices) == len(columns) else width - _MARK_WIDTH
+
+
+def _sum_widths(widths: Sequence[int], indices: Sequence[int]) -> int:
+    return MARGIN - _GAP + sum(widths[index] + _GAP for index in indices)
+
+
+def _place(
+    columns: Sequence[Column],
+    indices: Sequence[int],
+    widths: Sequence[int],
+    width: int,
+    needed_widths: Sequence[int],
+) -> Layout:
+    """Return the layout of some columns; flexible ones take the remaining width."""
+    spare_width = max(0, _get_room(columns, indices, width) - _sum_widths(widths, indices))
+    last_flexible = max((index for index in indices if columns[index].flexible), default=None)
     placed = []
     x = MARGIN
-    for index, column in indexed_columns:
-        column_width = column.width
-        if column.flexible:
-            column_width += spare_width
-            spare_width = 0
-        placed.append(PlacedColumn(column, index, x, column_width))
+    for index in indices:
+        column_width = widths[index]
+        if columns[index].flexible:
+            cut_width = max(0, needed_widths[index] - column_width)
+            added_width = spare_width if index == last_flexible else min(spare_width, cut_width)
+            column_width += added_width
+            spare_width -= added_width
+        placed.append(PlacedColumn(columns[index], index, x, column_width))
         x += column_width + _GAP
-    return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(indexed_columns))
-
-
-def _sum_widths(indexed_columns: list[tuple[int, Column]]) -> int:
-    return MARGIN - _GAP + sum(column.width + _GAP for _, column in indexed_columns)
+    return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(indices))

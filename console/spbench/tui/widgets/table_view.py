@@ -12,7 +12,14 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from spbench.tui.widgets.table_columns import MARGIN, Column, Layout, lay_out
+from spbench.tui.widgets.table_columns import (
+    MARGIN,
+    Column,
+    Layout,
+    TableCell,
+    lay_out,
+    measure_cells,
+)
 from spbench.tui.widgets.table_lines import (
     add_heading_marks,
     count_fixed_cells,
@@ -24,6 +31,8 @@ from spbench.tui.widgets.table_order import RowOrder
 from spbench.tui.widgets.text import ComponentStyles, fit
 
 _MAX_CACHED_STRIPS = 1024
+_MAX_MEASURED_ROWS = 200
+"""Rows that are measured before the first one is drawn; others when they come into view."""
 
 
 class TableView(ScrollView):
@@ -53,6 +62,7 @@ class TableView(ScrollView):
         self._order = order
         self._empty = empty
         self._layout = Layout()
+        self._cell_widths = [0] * len(columns)
         self._show_all_columns = False
         self._cursor = 0
         self._painted: dict[int, object] = {}
@@ -70,7 +80,6 @@ class TableView(ScrollView):
         if all(column.key != self._order.sort_column for column in columns):
             self._order.sort_column = None
             self._order.reverse = False
-        self._fit_columns()
 
     def on_resize(self, _: Resize) -> None:
         """Choose the columns that fit the new width."""
@@ -90,7 +99,7 @@ class TableView(ScrollView):
     def action_wide(self) -> None:
         """Show all columns, or those that fit."""
         self._show_all_columns = not self._show_all_columns
-        self._fit_columns()
+        self._place_columns()
 
     def action_sideways(self, direction: int) -> None:
         """Scroll by a column; beyond the last one that fits, show the columns left out."""
@@ -141,6 +150,8 @@ class TableView(ScrollView):
         strip = self._row_strips.get(cache_key)
         if strip is None:
             cells = rows.cells(key)
+            if self._measure(cells):
+                self.call_later(self._place_columns)
             strip = render_row(cells, self._layout, self._style, cursor=cursor, min_width=width)
             self._row_strips[cache_key] = strip
         return strip
@@ -174,7 +185,25 @@ class TableView(ScrollView):
             self.refresh(*changed)
 
     def _fit_columns(self) -> None:
-        self._layout = lay_out(self._columns, self._width, self._show_all_columns)
+        """Place the columns by the widths of the cells, without those of former rows."""
+        self._cell_widths = [0] * len(self._columns)
+        for key in self._order.keys[:_MAX_MEASURED_ROWS]:
+            self._measure(self._order.rows.cells(key))
+        self._place_columns()
+
+    def _measure(self, cells: Sequence[TableCell | str]) -> bool:
+        """Note the widths of a row; return whether a cell is wider than all before."""
+        widths = list(map(max, self._cell_widths, measure_cells(cells)))
+        if widths == self._cell_widths:
+            return False
+        self._cell_widths = widths
+        return True
+
+    def _place_columns(self) -> None:
+        layout = lay_out(self._columns, self._width, self._show_all_columns, self._cell_widths)
+        if layout == self._layout:
+            return
+        self._layout = layout
         self._row_strips.clear()
         self._resize_contents()
         self.refresh()
