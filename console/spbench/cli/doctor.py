@@ -152,9 +152,7 @@ def _print_hosts(hosts: Sequence[HostFacts]) -> None:
             f"{glyph} {facts.status:<{_LONGEST}} {facts.host:<{host_width}} {description}".rstrip()
         )
     for finding, names in group_findings(hosts).items():
-        _print_finding(
-            finding, fold(names), f"{finding.subject}: {finding.text}", host_width, _LONGEST
-        )
+        _print_finding(finding, fold(names), finding.title, host_width, _LONGEST)
     for finding in find_differences(hosts):
         _print_finding(finding, finding.subject, finding.text, host_width, _LONGEST)
 

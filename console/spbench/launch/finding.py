@@ -35,6 +35,12 @@ class Finding:
     text: str
     remedy: str | None = None
 
+    @property
+    def title(self) -> str:
+        """The text after its subject, which is not repeated: ``load 12.5 on 2 cores``."""
+        is_in_text = self.text.split(" ")[0] == self.subject
+        return self.text if is_in_text else f"{self.subject}: {self.text}"
+
     def to_json(self) -> dict[str, str | None]:
         """Return the finding as ``spbench doctor --json`` prints it."""
         return {

@@ -176,7 +176,7 @@ def parse_facts(
     return HostFacts(
         host,
         worst_finding.status if worst_finding else FindingStatus.OK,
-        f"{worst_finding.subject}: {worst_finding.text}" if worst_finding else "",
+        worst_finding.title if worst_finding else "",
         findings,
         **{name: answer[name] for name in ("cores", "memory_gib", "free_gib", "load")},
         gpus=gpus,

@@ -88,7 +88,7 @@ class HostSurvey:
             load=load,
             findings=all_findings,
             status=worst.status if worst else FindingStatus.OK,
-            reason=f"{worst.subject}: {worst.text}" if worst else "",
+            reason=worst.title if worst else "",
         )
         self.machine_findings = [
             *(f for f in self.machine_findings if f.subject not in ("load", "other runs")),

@@ -29,6 +29,9 @@ _MAP_LINES = 2
 """Lines of the map without its rows: the heading, and the text about a cell."""
 _MARGIN_LINES = 4
 """Lines of the pane without the map and the list of measurements."""
+_NO_OUTLIER = f"no link is more than {100 * SIMILAR:.0f} % worse than the median."
+_ALL_SIMILAR = f"N{_NO_OUTLIER[1:]}"
+_OTHERS_SIMILAR = f"Elsewhere, {_NO_OUTLIER}"
 NO_LINKS = "No run here has measured links between ranks. Run suites/links.yaml to measure them."
 
 
@@ -117,7 +120,7 @@ switches between all ranks and pairs of hosts, which have the value of their wor
             labelled.labels, labelled.values, table.unit, table.better, slowness=labelled.slowness
         )
         self.query_one("#measured", Static).update(self._describe(matrix, table, by_host))
-        self.query_one("#worst", Static).update(describe_worst_link(table))
+        self.query_one("#worst", Static).update(describe_worst_link(table) or _ALL_SIMILAR)
         await self._show_measurements(matrix, table, len(labelled.labels))
 
     async def _show_measurements(
@@ -149,28 +152,52 @@ switches between all ranks and pairs of hosts, which have the value of their wor
 
 
 def _list_measurements(matrix: LinkMatrix, shown: LinkTable) -> list[str]:
-    """Return a line for each measurement with its slowest link; ▸ marks the shown one."""
+    """Return a line for each measurement, with an outlier or the medians.
+
+    ▸ marks the shown one. A last line is about the measurements without an outlier.
+    """
     width = max(cell_width(table.title) for table in matrix.tables)
-    return [
-        f"{'▸' if table is shown else ' '} {fit(table.title, width)}  {describe_worst_link(table)}"
-        for table in matrix.tables
+    worst_links = list(map(describe_worst_link, matrix.tables))
+    lines = [
+        f"{'▸' if table is shown else ' '} {fit(table.title, width)}  "
+        f"{worst_link or _describe_medians(table)}"
+        for table, worst_link in zip(matrix.tables, worst_links, strict=True)
     ]
+    if not any(worst_links):
+        return [*lines, f"  {_ALL_SIMILAR}"]
+    return lines if all(worst_links) else [*lines, f"  {_OTHERS_SIMILAR}"]
+
+
+def _describe_medians(table: LinkTable) -> str:
+    """Return ``median 1.20 us within a host, 2.40 us between hosts``."""
+    medians = (
+        f"{format_value(value, table.unit)} {_describe_location(within_host)}"
+        for within_host, value in sorted(table.typical_values().items(), reverse=True)
+    )
+    return f"median {', '.join(medians)}"
 
 
 def describe_worst_link(table: LinkTable) -> str:
-    """Describe the link that is slowest compared with the median of its kind."""
+    """Describe the slowest link compared with the median of its kind.
+
+    The text is empty if all links are near the median.
+    """
     slowness_by_pair = table.compute_slowness()
     if not slowness_by_pair:
         return ""
     source, target = pair = max(slowness_by_pair, key=lambda link: slowness_by_pair[link])
-    pair_location = "within a host" if table.within_host(pair) else "between hosts"
-    ends = " to ".join(f"rank {rank}{_format_host(table, rank)}" for rank in (source, target))
     worst_slowness = slowness_by_pair[pair]
-    comparison = "near the median"
-    if worst_slowness > 1 + SIMILAR:
-        comparison = f"{format_factor(worst_slowness)} worse than the median"
+    if worst_slowness <= 1 + SIMILAR:
+        return ""
+    ends = " to ".join(f"rank {rank}{_format_host(table, rank)}" for rank in (source, target))
     value = format_value(table.values[pair], table.unit)
-    return f"Slowest: {ends}, {value}, {comparison} {pair_location}."
+    comparison = f"{format_factor(worst_slowness)} worse than the median"
+    location = _describe_location(table.within_host(pair))
+    return f"Slowest: {ends}, {value}, {comparison} {location}."
+
+
+def _describe_location(within_host: bool) -> str:
+    return "within a host" if within_host else "between hosts"
 
 
 def _format_host(table: LinkTable, rank: int) -> str:

@@ -146,7 +146,6 @@ def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]
 
 
 def _render_finding(finding: Finding) -> Iterator[Content]:
-    text = f" {finding.subject}: {finding.text}"
-    yield Content.assemble(make_finding_span(finding.status), text)
+    yield Content.assemble(make_finding_span(finding.status), f" {finding.title}")
     if finding.remedy:
         yield Content.styled(f"  → {name_keys(finding.remedy)}", "italic")

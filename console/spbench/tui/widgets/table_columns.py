@@ -15,6 +15,8 @@ _MARK_WIDTH = 1
 """Cells at the end of the heading for the mark of columns that are left out."""
 MAX_COLUMN_WIDTH = 30
 """Largest width of a column that is not flexible, unless it declares a larger one."""
+_MAX_NOTE_WIDTH = 40
+"""Cells of a flexible column that may be left out for which others are left out."""
 DROPPABLE_PRIORITY = 2
 """Smallest drop priority of columns that may be left out to avoid cut ids."""
 
@@ -156,7 +158,8 @@ def lay_out(
     if show_all or _sum_widths(wide, indices) <= width:
         return _place(columns, indices, wide, width, needed_widths)
     indices = _drop_columns(columns, needed_widths, width, DROPPABLE_PRIORITY)
-    if _sum_widths(needed_widths, indices) <= _get_room(columns, indices, width):
+    is_whole = all(index in indices for index, column in enumerate(columns) if column.flexible)
+    if is_whole and _sum_widths(needed_widths, indices) <= _get_room(columns, indices, width):
         return _place(columns, indices, needed_widths, width, needed_widths)
     narrow = [
         min(column.width, needed) if column.flexible else needed
@@ -178,7 +181,7 @@ def _list_needed_widths(columns: Sequence[Column], cell_widths: Sequence[int] | 
     for column, cells_width in zip(columns, cell_widths, strict=True):
         limit = max(column.width, MAX_COLUMN_WIDTH)
         if column.flexible:
-            limit = column.width if column.drop_priority else cells_width
+            limit = _MAX_NOTE_WIDTH if column.drop_priority else cells_width
         least_width = cell_width(column.title) or column.width
         needed_widths.append(max(least_width, min(limit, cells_width)))
     return needed_widths
