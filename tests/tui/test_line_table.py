@@ -396,6 +396,13 @@ def test_a_flexible_column_leaves_room_for_a_later_one():
     assert widths == [10, 20]
 
 
+def test_empty_columns_are_left_out_first():
+    columns = (Column("a", "a", 9, drop_priority=3), Column("b", "b", 9, drop_priority=2))
+    assert [placed.column.key for placed in lay_out(columns, 12, cell_widths=[9, 0]).placed] == [
+        "a"
+    ]
+
+
 async def test_columns_are_left_out_by_rank_and_return():
     app = TableApp(NumberRows(range(3)))
     async with app.run_test(size=(28, 6)) as pilot:

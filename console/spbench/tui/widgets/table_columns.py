@@ -157,7 +157,9 @@ def lay_out(
     indices = list(range(len(columns)))
     if show_all or _sum_widths(wide, indices) <= width:
         return _place(columns, indices, wide, width, needed_widths)
-    indices = _drop_columns(columns, needed_widths, width, DROPPABLE_PRIORITY)
+    drop_order = _order_dispensable(columns, cell_widths)
+    minor = [index for index in drop_order if columns[index].drop_priority >= DROPPABLE_PRIORITY]
+    indices = _drop_columns(needed_widths, width, minor)
     is_whole = all(index in indices for index, column in enumerate(columns) if column.flexible)
     if is_whole and _sum_widths(needed_widths, indices) <= _get_room(columns, indices, width):
         return _place(columns, indices, needed_widths, width, needed_widths)
@@ -165,7 +167,7 @@ def lay_out(
         min(column.width, needed) if column.flexible else needed
         for column, needed in zip(columns, needed_widths, strict=True)
     ]
-    indices = _drop_columns(columns, narrow, width, 1)
+    indices = _drop_columns(narrow, width, drop_order)
     return _place(columns, indices, narrow, width, needed_widths)
 
 
@@ -187,19 +189,28 @@ def _list_needed_widths(columns: Sequence[Column], cell_widths: Sequence[int] | 
     return needed_widths
 
 
-def _drop_columns(
-    columns: Sequence[Column], widths: Sequence[int], width: int, min_priority: int
-) -> list[int]:
-    """Return the indices of the columns that stay; ``min_priority`` and above may go."""
-    indices = list(range(len(columns)))
-    dispensable = [index for index in indices if columns[index].drop_priority >= min_priority]
-    dispensable.sort(key=lambda index: (columns[index].drop_priority, index))
-    while dispensable and _sum_widths(widths, indices) > _get_room(columns, indices, width):
-        indices.remove(dispensable.pop())
+def _order_dispensable(columns: Sequence[Column], cell_widths: Sequence[int] | None) -> list[int]:
+    """Return the indices of dispensable columns in the order in which they go."""
+    indices = [index for index, column in enumerate(columns) if column.drop_priority]
+
+    def order(index: int) -> tuple[bool, int, int]:
+        is_empty = cell_widths is not None and not cell_widths[index]
+        return is_empty, columns[index].drop_priority, index
+
+    return sorted(indices, key=order, reverse=True)
+
+
+def _drop_columns(widths: Sequence[int], width: int, drop_order: Sequence[int]) -> list[int]:
+    """Return the indices of the columns that stay."""
+    indices = list(range(len(widths)))
+    for index in drop_order:
+        if _sum_widths(widths, indices) <= _get_room(widths, indices, width):
+            break
+        indices.remove(index)
     return indices
 
 
-def _get_room(columns: Sequence[Column], indices: Sequence[int], width: int) -> int:
+def _get_room(columns: Sequence[object], indices: Sequence[int], width: int) -> int:
     return width if len(indices) == len(columns) else width - _MARK_WIDTH
 
 
