@@ -25,3 +25,38 @@ def test_run_of_a_plan_points_to_its_predicted_times(planned_suite):
     assert findings[0].kind is FindingKind.SUMMARY
     has_step = "; 5 shows predicted and measured times, 3 compares" in findings[0].message
     assert has_step is (planned_suite == "made-up.yaml")
+
+
+def make_cancelled_run(*reasons):
+    """Return a cancelled run of two cases with these statuses and reasons."""
+    judged = zip(("a", "b"), reasons, strict=True)
+    return [
+        make.run_start(make.describe_case("a"), make.describe_case("b")),
+        *(make.case_judged(case, *reason) for case, reason in judged),
+        make.run_end("cancelled", 130),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (
+            (
+                ("cancelled", "cancelled by Ctrl-C"),
+                ("cancelled", "did not run: cancelled by Ctrl-C"),
+            ),
+            "- cancelled by Ctrl-C: a and b",
+        ),
+        (
+            (("cancelled", "cancelled by Ctrl-C"), ("skipped", "the run ended before this case")),
+            "- cancelled by Ctrl-C: a and b",
+        ),
+        (
+            (("cancelled", "the budget is used up"), ("skipped", "did not run: no budget")),
+            "- cancelled: a and b: the budget is used up",
+        ),
+    ],
+)
+def test_cancelled_run_has_one_finding_on_its_open_cases(reasons, expected):
+    findings = RunFindings(make_feed(make_cancelled_run(*reasons))).collect()
+    assert [finding.line for finding in findings[1:]] == [expected]

@@ -11,7 +11,6 @@ from textual.widgets import Static
 
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import COLUMNS
-from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.panels import (
     CHART_PANELS,
     FINDINGS_PANE,
@@ -23,6 +22,7 @@ from spbench.tui.run.panels import (
 )
 from spbench.tui.run.panes.charts import HistogramPane, TimelinePane
 from spbench.tui.run.panes.filter_input import FilterInput
+from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.gpu_panel import COLUMNS as GPU_COLUMNS
 from spbench.tui.run.panes.hosts_panel import HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from spbench.record.case_state import CaseState
@@ -23,7 +22,6 @@ from spbench.record.number_formatting import NOISY, format_status
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import STATUS_COLOURS
 from spbench.tui.feed import Feed, ReplaySource
-from spbench.tui.widgets.text import TextBlock
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 
@@ -60,6 +58,7 @@ _SIGNS: Mapping[str, str] = {
 
 _WITHOUT_RESULT = frozenset({CaseStatus.CANCELLED, CaseStatus.SKIPPED})
 """Statuses of cases without a result; a colon separates them from the names of the cases."""
+_CANCELLED_PREFIX = f"{CaseStatus.CANCELLED} "
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class RunFinding:
     def sign(self) -> str:
         """The kind, as glyph and word."""
         sign = _SIGNS.get(self.kind) or format_status(self.kind)
-        return f"{sign}:" if self.kind in _WITHOUT_RESULT else sign
+        return f"{sign}:" if self.kind in _WITHOUT_RESULT and self.subject else sign
 
     @property
     def text(self) -> str:
@@ -191,15 +190,18 @@ class RunFindings:
     def _collect_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are grouped."""
         case_ids_by_finding: dict[tuple[CaseStatus | FindingKind, str], list[str]] = {}
+        stopped: tuple[CaseStatus | FindingKind, str] | None = None
         for case in self._feed.state.cases.values():
             for finding in self._get_failures(case):
-                # One message for the case that was cancelled and those that did not begin.
-                message = finding.message
+                key = finding.kind, finding.message
                 if finding.kind in _WITHOUT_RESULT:
-                    message = message.removeprefix("did not run: ")
-                case_ids_by_finding.setdefault((finding.kind, message), []).append(case.id)
+                    # One finding for the case that was cancelled and those that did not begin.
+                    key = finding.kind, finding.message.removeprefix("did not run: ")
+                    if self._feed.status == RunStatus.CANCELLED:
+                        key = stopped = stopped or key
+                case_ids_by_finding.setdefault(key, []).append(case.id)
         return [
-            RunFinding(kind, enumerate_names(case_ids, "cases"), message)
+            _name_cases(kind, message, enumerate_names(case_ids, "cases"))
             for (kind, message), case_ids in case_ids_by_finding.items()
         ]
 
@@ -293,6 +295,13 @@ def _explain_unfinished(host: str | None) -> str:
     return f"the run has no end: {cause}; what it had measured is here"
 
 
+def _name_cases(kind: CaseStatus | FindingKind, message: str, cases: str) -> RunFinding:
+    """Return a finding on cases; that on cancelled ones begins with the reason."""
+    if kind == CaseStatus.CANCELLED and message.startswith(_CANCELLED_PREFIX):
+        return RunFinding(kind, "", f"{message.removeprefix(_CANCELLED_PREFIX)}: {cases}")
+    return RunFinding(kind, cases, message)
+
+
 def _list_failed_checks(case: CaseState, messages: Iterable[str]) -> tuple[RunFinding, ...]:
     return tuple(RunFinding(CaseStatus.FAILED, case.id, message) for message in messages)
 
@@ -306,41 +315,6 @@ def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:
     if reason:
         return (RunFinding(case.status, case.id, reason), *failures)
     return failures or (RunFinding(case.status, case.id, "no reason was given"),)
-
-
-class FindingsPanel(VerticalScroll):
-    """The findings, one below the other."""
-
-    HELP = """\
-The findings of the run: slow ranks and for how long, failed checks with their ranks and the largest
-error, why cases did not pass, and findings of the run itself. y copies all; up and down scroll."""
-    DEFAULT_CSS = """
-    FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
-    FindingsPanel Static { height: auto; }
-    .frameless FindingsPanel Static { padding-right: 1; }
-    """
-
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id)
-        self._text = TextBlock("", markup=False)
-        self._shown: list[RunFinding] | None = None
-
-    def compose(self) -> Iterator[TextBlock]:
-        yield self._text
-
-    @property
-    def text_lines(self) -> int:
-        """The number of lines of the findings, as far as they are laid out."""
-        return self._text.size.height
-
-    def show(self, findings: list[RunFinding]) -> None:
-        """Show these findings."""
-        if findings == self._shown:
-            return
-        self._shown = findings
-        text = Content("\n").join(finding.content() for finding in findings)
-        content = text or Content.assemble(("no problems found so far", MUTED))
-        self._text.show(content)
 
 
 def _classify(message: str) -> FindingKind:

@@ -18,8 +18,9 @@ from spbench.tui.cells import FULL_IDS_WIDTH, name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_rows import LEGEND
-from spbench.tui.run.findings import FindingKind, FindingsPanel, RunFinding
+from spbench.tui.run.findings import FindingKind, RunFinding
 from spbench.tui.run.panes.charts import ChartPane
+from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.gpu_panel import GpuRows
 from spbench.tui.run.panes.hosts_panel import HostLoadRows, HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView

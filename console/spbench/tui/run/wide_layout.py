@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from textual.containers import Container
 
-from spbench.tui.run.findings import FindingsPanel
 from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane
 from spbench.tui.widgets.line_table import LineTable
 
