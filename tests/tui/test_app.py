@@ -13,6 +13,7 @@ from textual.widgets._toast import Toast
 from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
+from spbench.record.runs.folder import RunFolder
 from spbench.tui import start
 from spbench.tui.app import ConsoleApp
 from spbench.tui.context import ConsoleContext
@@ -220,7 +221,7 @@ async def test_f5_starts_again_with_other_hosts(tmp_path, monkeypatch):
         await pilot.press("f5")
         await wait_until(pilot, lambda: has_notification(app, "F5 starts a suite on the Suites"))
         app.context.start_suite(tmp_path / "a.yaml", ["first"], "slow")
-        await wait_until(pilot, lambda: "f5 Start again" in read_screen(app))
+        await wait_until(pilot, lambda: "f5 Run again" in read_screen(app))
         app.context.launch_choice = LaunchChoice(hosts="node3")
         await pilot.press("f5")
         await wait_until(pilot, lambda: len(run.starts) == 2)
@@ -244,7 +245,7 @@ async def test_failed_start_hides_the_run_before(tmp_path, monkeypatch):
         await wait_until(pilot, lambda: app.context.start_failure is not None)
         await wait_until(pilot, lambda: not app.screen.query_one("#headline").display)
         await wait_until(pilot, lambda: "✗ not started" in read_screen(app).splitlines()[0])
-        assert app.screen.offers("again") is False
+        assert app.screen.offers("again")  # the run that could not be started
         await wait_until(pilot, lambda: "Open" not in read_screen(app))
 
 
@@ -343,6 +344,19 @@ async def test_quitting_asks_during_a_run(tmp_path, monkeypatch, key, quits):
         await pilot.pause()
         assert (app.return_value == 0) == quits
         assert isinstance(app.screen, Confirm) is False
+
+
+async def test_enter_watches_a_run_after_not_now(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        assert "Watch" not in read_screen(app)
+        app.context.unwatched_run = folder = RunFolder(tmp_path / "home" / "halo-7")
+        await wait_until(pilot, lambda: "halo-7 is running: Enter watches it" in read_screen(app))
+        await wait_until(pilot, lambda: "⏎ Watch" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app.context.feed is not None)
+        assert app.context.feed.folder == folder
 
 
 async def test_quitting_asks_during_an_unwatched_run(tmp_path, monkeypatch):

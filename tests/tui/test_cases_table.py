@@ -85,3 +85,16 @@ def test_columns_show_each_benchmark_in_full_next_to_the_text():
     # The width of the table on a screen of 160 columns, next to its scroll bar.
     shown = [placed.column.key for placed in lay_out(COLUMNS, 58).placed]
     assert shown == ["case", "benchmark", "ranks", "estimate"]
+
+
+async def test_footer_names_the_run_of_marked_cases(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "space Mark" in read_screen(app))
+        assert "f5 Run  " in read_screen(app)
+        await pilot.press("space")
+        await wait_until(pilot, lambda: "f5 Run marked" in read_screen(app))
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: app.started != [])
+        assert app.started[0][1:] == ("--case", "first")

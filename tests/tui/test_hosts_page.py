@@ -139,7 +139,7 @@ async def test_hosts_are_asked_only_on_demand(folder, fake_survey, size):
         await wait_until(pilot, lambda: "· not asked" in find_line(app, "node01"))
         await wait_until(pilot, lambda: "not asked yet" in read_findings(app))
         assert fake_survey.requests == [[MACHINE]]
-        await pilot.press("d")
+        await pilot.press("r")
         await wait_until(pilot, lambda: "… asking" in find_line(app, "node04"))
         await wait_until(pilot, lambda: "asking 4, esc stops" in read_screen(app))
         fake_survey.answer.set()
@@ -232,7 +232,7 @@ async def test_load_of_row_and_finding_is_one_reading_with_its_time(
         await wait_until(pilot, lambda: "load 4.03" in read_findings(app))
         assert read_findings(app).count("load ") == 1
         assert "asked at" in str(app.screen.query_one(FindingsPane).border_subtitle)
-        await pilot.press("d")
+        await pilot.press("r")
         await wait_until(pilot, lambda: "load 5.05" in read_findings(app))
         assert read_findings(app).count("load ") == 1
 
@@ -245,7 +245,7 @@ async def test_asks_a_single_host_and_can_be_stopped(folder, fake_survey):
         await wait_until(pilot, lambda: "node03" in read_screen(app))
         await pilot.press("tab", "down", "down", "enter")
         await wait_until(pilot, lambda: fake_survey.requests[1:] == [["node03"]])
-        await pilot.press("d")
+        await pilot.press("r")
         await wait_until(pilot, lambda: len(page._survey.pending) == 4)
         assert fake_survey.requests[2] == ["node01", "node02", "node04"], (
             "none is asked twice at once"
@@ -255,7 +255,7 @@ async def test_asks_a_single_host_and_can_be_stopped(folder, fake_survey):
         await wait_until(pilot, lambda: "· not asked" in find_line(app, "node01"))
         assert page._survey.pending == set()
         fake_survey.answer.set()
-        await pilot.press("up", "x")
+        await pilot.press("up", "R")
         await wait_until(pilot, lambda: "✗ unreachable" in find_line(app, "node02"))
         assert fake_survey.requests[3] == ["node02"]
 
@@ -285,7 +285,7 @@ async def test_invalid_hostfile_shows_errors_and_is_not_selectable(folder, fake_
         await wait_until(pilot, lambda: "bad count 'x'" in read_screen(app))
         await wait_until(pilot, lambda: "bad count '0'" in read_screen(app))
         await wait_until(pilot, lambda: "no host is chosen" in read_findings(app))
-        await pilot.press("u", "d")
+        await pilot.press("u", "r")
         await wait_until(pilot, lambda: "fix it first" in read_screen(app))
         assert app.context.launch_choice == LaunchChoice()
         assert fake_survey.requests == [[MACHINE]]
@@ -339,7 +339,7 @@ async def test_filters_and_sorts_hosts_by_their_answers(folder, fake_survey):
     fake_survey.answer.set()
     async with app.run_test(size=(200, 60)) as pilot:
         page = await wait_for_examination(pilot)
-        await pilot.press("down", "d")
+        await pilot.press("down", "r")
         await wait_until(pilot, lambda: "✗ unreachable" in read_screen(app))
         await wait_until(pilot, lambda: "✓ ok" in find_line(app, "node04"))
         page._hosts_pane.table.sort_by("status")
@@ -481,8 +481,8 @@ async def test_details_of_another_host_say_when_its_load_was_read(folder, fake_s
     async with app.run_test(size=(160, 48)) as pilot:
         await wait_for_examination(pilot)
         await pilot.press("down")
-        await wait_until(pilot, lambda: "x asks this one" in read_screen(app))
-        await pilot.press("d")
+        await wait_until(pilot, lambda: "R asks this one" in read_screen(app))
+        await pilot.press("r")
         await wait_until(pilot, lambda: "0.500 when it was asked" in read_screen(app))
         await wait_until(pilot, lambda: "8 x NVIDIA H200" in read_screen(app))
 

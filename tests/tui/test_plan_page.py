@@ -262,7 +262,7 @@ async def test_input_errors_are_shown_on_the_page(folder):
         ):
             get_input(app, id).value = text
             if error:
-                await pilot.press("f3")
+                await pilot.press("enter")
                 await wait_until(
                     pilot, lambda error=error: error in " ".join(read_screen(app).split())
                 )
@@ -506,8 +506,8 @@ async def test_notes_on_alternatives_are_never_cut(folder, size):
 async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "Press F7 to measure" in read_screen(app))
-        await wait_until(pilot, lambda: "f7 New profile" in read_screen(app))
+        await wait_until(pilot, lambda: "Press Ctrl+N to measure" in read_screen(app))
+        await wait_until(pilot, lambda: "^n New profile" in read_screen(app))
         assert "f3 Plan" not in read_screen(app)
 
 
@@ -541,7 +541,7 @@ async def test_assumed_values_are_shown_and_written_as_a_cluster(folder):
         await plan_fields(pilot)
         assert "profile: five, depth 11, 32x32" in read_screen(app)
         assert "1.00 GB/s (3.00 GB/s in all-reduces) between machines" in read_screen(app)
-        await pilot.press("f6")
+        await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         await pilot.press("enter")
         await wait_until(pilot, lambda: get_input(app, "cluster").value == "cluster-2x1.yaml")
@@ -665,7 +665,7 @@ async def test_broken_files_are_named_with_a_remedy_and_the_page_stays_usable(fo
         ):
             get_input(app, id).value = name
             if error:
-                await pilot.press("f3")
+                await pilot.press("enter")
                 await wait_until(
                     pilot, lambda error=error: error in " ".join(read_screen(app).split())
                 )

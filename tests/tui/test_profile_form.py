@@ -49,7 +49,7 @@ async def fill_form(pilot, form, name, text):
     await pilot.pause()
 
 
-@pytest.mark.parametrize("key", ["f7", "n", "f2"])
+@pytest.mark.parametrize("key", ["ctrl+n", "f2"])
 async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, requests, key):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:

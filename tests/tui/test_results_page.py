@@ -191,7 +191,7 @@ async def test_page_without_runs_names_the_searched_folder(tmp_path):
     app = open_results(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await wait_until(pilot, lambda: "no run under" in read_screen(app))
-        await pilot.press("space", "o", "r", "e", "y", "c", "m", "p", "a")
+        await pilot.press("space", "o", "p", "e", "y", "c", "m", "X", "w")
         await wait_until(pilot, lambda: "no run is running" in read_screen(app))
         assert app.current_mode == "results"
 
@@ -558,11 +558,11 @@ async def test_attaches_to_running_and_replays_ended_runs(
     monkeypatch.setattr(app.context, "watch_run", lambda folder: watched_ids.append(folder.id[:8]))
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         await wait_for_run(pilot)
-        await pilot.press("end", "a", "r", "y", "home", "down", "a")
+        await pilot.press("end", "w", "p", "y", "home", "down", "w")
         assert watched_ids == ["20010105", "20010104"]
         assert replays == [("20010101-083000-made-up", 1.0)]
         assert app.clipboard == "20010101-083000-made-up"
-        await pilot.press("r")
+        await pilot.press("p")
         await wait_until(pilot, lambda: "is still running" in read_screen(app))
         assert len(replays) == 1
 

@@ -547,7 +547,7 @@ async def test_page_without_a_run_causes_no_layout(tmp_path, monkeypatch):
         layouts = note_layouts(monkeypatch)
         app.screen.refresh_page()
         assert layouts == []
-        app.context.unwatched_run = "halo-7"
+        app.context.unwatched_run = RunFolder(tmp_path / "halo-7")
         app.screen.refresh_page()
         await wait_until(pilot, lambda: "halo-7 is running" in read_screen(app))
 
@@ -1290,10 +1290,11 @@ def make_replayed_events(pause=0.05):
 async def test_replay_pauses_and_changes_speed(open_run):
     source = ReplaySource(make_replayed_events(), 1.0)
     async with open_run(WIDE, [], source) as run:
-        await run.wait_for_texts("▶ 1x at", "made-up  ▶ replay")
+        await run.wait_for_texts("▶ 1x at", "made-up  ▶ replay", "p Pause")
         assert "Cancel" not in read_screen(run.app)
         await run.press("p")
         await run.wait_until(lambda: "⏸ 1x" in read_screen(run.app) and not source.playing)
+        await run.wait_for_texts("p Play")
         await run.pilot.pause(0.25)
         before = source.played_count
         await run.pilot.pause(0.25)
@@ -1354,7 +1355,7 @@ async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatc
 
 async def test_run_without_its_suite_cannot_be_repeated(open_run, tmp_path):
     async with open_run(WIDE, make.make_complete_run()) as run:
-        await run.wait_for_texts("✓ passed", "Rerun")
+        await run.wait_for_texts("✓ passed", "Run again")
         (tmp_path / "a.yaml").unlink()
         run.app.context.watch_run(
             run.app.context.feed.folder,
@@ -1363,15 +1364,15 @@ async def test_run_without_its_suite_cannot_be_repeated(open_run, tmp_path):
         page = run.page
         feed = run.app.context.feed
         await run.wait_until(lambda: page.shown_feed is feed and not page.can_rerun)
-        await run.wait_until(lambda: "Rerun" not in read_screen(run.app))
-        await run.press("r")
+        await run.wait_until(lambda: "Run again" not in read_screen(run.app))
+        await run.press("f5")
         assert not isinstance(run.app.screen, Confirm)
 
 
 async def test_readonly_neither_cancels_nor_starts(open_run):
     async with open_run(WIDE, make_running_events(), readonly=True) as run:
         await run.wait_for_texts("Hold")
-        await run.press("x", "r")
+        await run.press("x", "f5")
         await run.pilot.pause()
         assert not isinstance(run.app.screen, Confirm)
         assert "Cancel" not in read_screen(run.app)

@@ -205,7 +205,7 @@ async def test_new_suite_has_a_hint_and_no_error(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         app.screen.query_one(Input).value = "suites/fresh"
         await pilot.press("enter")
@@ -297,3 +297,21 @@ async def test_hung_check_of_the_file_is_not_repeated(suite, monkeypatch):
         pane._start_disk_check()
         await pilot.pause()
         assert checks == []
+
+
+async def test_key_goes_to_the_next_error(suite):
+    text = SUITE.replace("np: 2", "np: two").replace("name: made-up", "nam: made-up")
+    suite.write_text(text)
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "^g Next error" in read_screen(app))
+        editor = get_editor(app)
+        lines = [problem.line for problem in (await get_text_pane(app).parse()).problems]
+        assert len(set(lines)) > 1
+        await wait_until(pilot, lambda: editor.cursor_line == lines[0])
+        editor.focus()
+        for line in (*lines[1:], lines[0]):
+            await pilot.press("ctrl+g")
+            await wait_until(pilot, lambda line=line: editor.cursor_line == line)
+        editor.load_text(SUITE)
+        await wait_until(pilot, lambda: "Next error" not in read_screen(app))

@@ -56,7 +56,7 @@ async def test_shows_suite_cases_and_errors_of_other_files(suite, size):
         assert list_case_ids(app) == ["first", "second[iterations=5]", "second[iterations=10]"]
         narrow = size[0] == 80
         assert app.screen.query_one(SuiteTree).display is not narrow
-        await pilot.press("t")
+        await pilot.press("f2")
         assert app.screen.query_one(SuiteTree).display is narrow
         if not narrow:
             await pilot.press("f2")
@@ -270,7 +270,7 @@ async def test_undo_of_composed_cases_removes_the_scroll_bar(suite):
     app = open_suite(suite)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_for_cases(pilot)
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         app.screen.query_one(Input).value = "suites/fresh"
         await pilot.press("enter")
@@ -346,7 +346,7 @@ async def test_new_suite_needs_a_new_file(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         problem = app.screen.query_one("#problem")
         for name, message in (("suites/made-up.yaml", "exists already"), ("a.txt", "with .yaml")):
@@ -422,7 +422,7 @@ async def test_readonly_shows_all_and_changes_nothing(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
         get_editor(app).focus()
-        await pilot.press("x", "c", "e", "i", "n", "delete", "ctrl+s", "f4", "f5", "f6", "f8")
+        await pilot.press("x", "c", "S", "i", "d", "delete", "ctrl+s", "f4", "f5", "f6", "f8")
         await pilot.pause()
         assert isinstance(app.screen, SuitesPage)
         assert get_editor(app).text == suite.read_text() == SUITE
@@ -442,7 +442,7 @@ async def test_files_open_by_enter_or_click(suite):
         await pilot.press("enter")
         await wait_for_cases(pilot)
         assert get_text_pane(app).document.path == suite
-        await pilot.press("t")
+        await pilot.press("f2")
         await wait_until(pilot, lambda: "other.yaml" in read_screen(app))
         row = next(y for y, line in enumerate(read_screen(app).split("\n")) if "other.yaml" in line)
         await pilot.click(offset=(8, row))

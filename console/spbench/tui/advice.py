@@ -10,7 +10,7 @@ from spbench.errors import Advice
 KEYS_BY_ADVICE: Mapping[Advice, str] = {
     Advice.ONLY_SHOW_LINES: "L chooses a launcher that is installed here",
     Advice.LEAVE_HOSTS_OUT: "or H chooses hosts without them",
-    Advice.FIX_OR_SKIP_HOSTS: "d on the Hosts page shows how to fix it, H chooses other hosts",
+    Advice.FIX_OR_SKIP_HOSTS: "r on the Hosts page shows how to fix it, H chooses other hosts",
 }
 """The remedy in the TUI for each advice that names options."""
 _TEXT_BY_OPTION = {

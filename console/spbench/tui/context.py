@@ -67,7 +67,7 @@ class ConsoleContext:
         launch_choice: Hosts and launcher of runs started in the console.
         environment: Additional variables of the ranks, ``NAME=VALUE``.
         feed: The watched run; None before there is one, and after a failed start.
-        unwatched_run: The id of a running run that the user did not want to watch.
+        unwatched_run: A running run that the user did not want to watch.
         starting_since: Since when a run is being started, in seconds of the monotonic clock. It is
             None as soon as the run has a folder.
         start_failure: The last start, if it failed.
@@ -89,7 +89,7 @@ class ConsoleContext:
         self.launch_choice = options.launch_choice
         self.environment: tuple[str, ...] = ()
         self.feed: Feed | None = None
-        self.unwatched_run: str | None = None
+        self.unwatched_run: RunFolder | None = None
         self.starting_since: float | None = None
         self.start_failure: StartFailure | None = None
         self.suite = options.suite
@@ -197,10 +197,20 @@ class ConsoleContext:
         if await self._app.push_screen_wait(offer):
             self.watch_run(runs[-1])
             return
-        self.unwatched_run = runs[-1].id
+        self.unwatched_run = runs[-1]
         while await asyncio.to_thread(runs[-1].is_alive):
             await asyncio.sleep(UNWATCHED_POLL_INTERVAL)
         self.unwatched_run = None
+
+    @property
+    def can_watch(self) -> bool:
+        """Whether no run is watched, but `unwatched_run` is running."""
+        return self.unwatched_run is not None and self.feed is None
+
+    def watch_unwatched_run(self) -> None:
+        """Watch the running run that the user did not want to watch."""
+        if self.unwatched_run is not None:
+            self.watch_run(self.unwatched_run)
 
     def start_run(
         self,

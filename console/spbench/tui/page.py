@@ -138,7 +138,7 @@ class Page(Screen[None]):
         elif context.has_failed_start and context.feed is None:
             run = "✗ not started"
         elif context.unwatched_run is not None and context.feed is None:
-            run = f"… {context.unwatched_run} running"
+            run = f"… {context.unwatched_run.id} running"
         parts = (context.launch_title, "readonly" if context.readonly else "")
         launch = "  ".join(filter(None, parts))
         width = self.size.width - find_tabs_width(context.titles) - 1

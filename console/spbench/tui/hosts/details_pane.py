@@ -79,7 +79,7 @@ its parts as it answered, and the last runs that were started on it."""
         if monitor is None and facts is not None:
             facts_by_label.insert(0, Fact("load", _describe_asked_load(facts)))
         if facts is None and monitor is None:
-            facts_by_label = [Fact("", "not asked yet: d asks all hosts, x asks this one")]
+            facts_by_label = [Fact("", "not asked yet: r asks all hosts, R asks this one")]
         width = self.scrollable_content_region.width
         self.query_one(Static).update(_build_table(facts_by_label, width))
 
@@ -132,7 +132,7 @@ def _describe_share(history: LoadHistory) -> str:
 def _describe_asked_load(facts: HostFacts) -> str:
     if facts.load is None:
         return "not reported"
-    return f"{format_number(facts.load)} when it was asked; d or x asks again"
+    return f"{format_number(facts.load)} when it was asked; r or R asks again"
 
 
 def list_parts(facts: HostFacts, monitor: MachineMonitor | None) -> Iterator[Fact]:

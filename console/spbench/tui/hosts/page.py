@@ -61,7 +61,7 @@ class HostsPage(Page):
 
     NAME = "hosts"
     HELP = """\
-The hosts that runs can use. d asks the hosts under the cursor over ssh for their cores, memory,
+The hosts that runs can use. r asks the hosts under the cursor over ssh for their cores, memory,
 load, devices and libraries. This machine needs no ssh, and its load is read every few seconds.
 Below are the findings on one host with their remedies, what is known of it, and the links of the
 last run that measured any."""
@@ -77,7 +77,7 @@ last run that measured any."""
             "hosts.use", "u", "use", "Use", "Use these hosts in runs from here", show=True
         ),
         make_binding(
-            "hosts.examine", "d", "examine", "Examine", "Ask each of these hosts", show=True
+            "hosts.examine", "r", "examine", "Examine", "Ask each of these hosts", show=True
         ),
         make_binding("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
         make_binding(
@@ -90,7 +90,7 @@ last run that measured any."""
         ),
         make_binding("hosts.swap", "h", "swap", "By host", "Links of ranks, or of hosts"),
         make_binding(
-            "hosts.examine-one", "x", "examine_one", "Examine one", "Ask the host under the cursor"
+            "hosts.examine-one", "R", "examine_one", "Examine one", "Ask the host under the cursor"
         ),
         make_binding("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
     ]

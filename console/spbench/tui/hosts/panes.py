@@ -118,7 +118,7 @@ def _explain_empty(host: str | None, facts: HostFacts | None) -> str:
     if host is None:
         return "no host is chosen"
     return (
-        "not asked yet: d asks all hosts, enter asks this one" if facts is None else "no findings"
+        "not asked yet: r asks all hosts, enter asks this one" if facts is None else "no findings"
     )
 
 

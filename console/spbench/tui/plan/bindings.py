@@ -8,17 +8,17 @@ from spbench.tui.widgets.keys import make_binding
 
 PLAN_BINDINGS: list[BindingType] = [
     make_binding(
-        "plan.choose", "f2,o", "choose", "Profiles", "List profiles, or clusters in their field"
+        "plan.choose", "f2", "choose", "Profiles", "List profiles, or clusters in their field"
     ),
     make_binding(
         "plan.measure",
-        "f7,n",
+        "ctrl+n",
         "measure",
         "New profile",
         "Measure the layers of a network as a new profile",
         show=True,
     ),
-    make_binding("plan.plan", "f3,enter", "plan", "Plan", "Plan for the fields above", show=True),
+    make_binding("plan.plan", "enter", "plan", "Plan", "Plan for the fields above", show=True),
     make_binding(
         "plan.emit",
         "f4,e",
@@ -40,7 +40,7 @@ PLAN_BINDINGS: list[BindingType] = [
     ),
     make_binding(
         "plan.write-cluster",
-        "f6",
+        "ctrl+s",
         "write_cluster",
         "Write cluster",
         "Write the assumed links and memory into a file to edit",

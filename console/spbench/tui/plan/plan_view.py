@@ -62,12 +62,12 @@ NO_PLAN = f"""\
 {_TITLE}
 
 1. Choose a profile, the measured times of a model's layers. F2 lists
-   those of this folder, and F7 measures a new one.
+   those of this folder, and Ctrl+N measures a new one.
 {_STEPS}"""
 NO_PROFILE = f"""\
 {_TITLE}
 
-1. Press F7 to measure a profile, the times of a model's layers. This
+1. Press Ctrl+N to measure a profile, the times of a model's layers. This
    folder has none. With the default values it takes some seconds.
 {_STEPS}"""
 
@@ -163,7 +163,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         network = describe_network(details.profile)
         cluster_line = describe_cluster_values(details.cluster)
         if details.cluster.is_assumed:
-            cluster_line = f"{cluster_line}. F6 writes these as a file to edit."
+            cluster_line = f"{cluster_line}. Ctrl+S writes these as a file to edit."
         speed_line = describe_device_speed(details.profile, details.cluster)
         inputs = "\n".join(filter(None, (f"profile: {network}", cluster_line, speed_line)))
         self.query_one("#inputs", Static).update(inputs)

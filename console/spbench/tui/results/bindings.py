@@ -38,12 +38,12 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
     make_binding("results.metric", "m", "metric", "Metric", "Plot the next metric"),
     make_binding(
-        "results.parameter", "p", "parameter", "Parameter", "Plot over the next parameter"
+        "results.parameter", "X", "parameter", "Parameter", "Plot over the next parameter"
     ),
     make_binding("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
     make_binding("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
-    make_binding("results.replay", "r", "replay", "Replay", "Play the recorded run again"),
+    make_binding("results.replay", "p", "replay", "Replay", "Play the recorded run again"),
     make_binding("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
-    make_binding("results.attach", "a", "attach", "Attach", "Watch a run that is still running"),
+    make_binding("results.attach", "w", "attach", "Watch", "Watch a run that is still running"),
     make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
 ]

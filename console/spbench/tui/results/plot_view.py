@@ -39,7 +39,7 @@ the run under the cursor, over a parameter that the suite sweeps, with a series 
 combination of the others. With two runs, the marked one (space) is a. Each point is a median; its
 line goes from the least to the p95, but not beyond twice the largest median (then with an arrow).
 ! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
-m shows the next metric, p the next parameter, n and N the next case and the one before."""
+m shows the next metric, X the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
     PlotView #plot-title { height: auto; max-height: 3; }
     PlotView Plot { height: 1fr; min-height: 6; max-height: 24; }
@@ -154,7 +154,7 @@ m shows the next metric, p the next parameter, n and N the next case and the one
             return
         head = (
             f"{self._format_metric(case)} of {case.name} "
-            f"over {parameter}{_format_position('p', parameter, swept)}"
+            f"over {parameter}{_format_position('X', parameter, swept)}"
         )
         unit = choose_plot_unit(all_series)
         points = [build_parameter_plot_series(series, unit) for series in all_series]

@@ -9,7 +9,7 @@ from spbench.tui.widgets.keys import make_binding
 REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
 RUN_ACTIONS = REPLAY_ACTIONS | {
-    *("pause", "filter", "panel", "cancel", "again", "failed", "follow", "slowest"),
+    *("pause", "filter", "panel", "cancel", "failed", "follow", "slowest"),
     *("metric", "logs", "next_failed", "copy", "back"),
 }
 """Actions that need a run."""
@@ -18,10 +18,11 @@ FAILURE_ACTIONS = frozenset({"failed", "next_failed"})
 FOOTER = (
     *(
         "run.cancel",
-        "run.start-again",
+        "run.watch",
         "run.failed",
         "run.again",
         "run.back",
+        "run.stop",
         "run.play",
         "run.next-failed",
     ),
@@ -44,15 +45,14 @@ RUN_BINDINGS: list[BindingType] = [
     make_binding("run.panel", "v", "panel", "Panel", "The next panel below the ranks", show=True),
     make_binding("run.cancel", "x", "cancel", "Cancel", "Cancel the run; asks first", show=True),
     make_binding(
-        "run.again", "r", "again", "Rerun", "Start the same run again; asks first", show=True
-    ),
-    make_binding(
-        "run.start-again",
+        "run.again",
         "f5",
-        "start_again",
-        "Start again",
-        "Start the run again that could not be started",
+        "again",
+        "Run again",
+        "Start the same run again; asks first unless it could not be started",
+        show=True,
     ),
+    make_binding("run.watch", "enter", "watch", "Watch", "Watch the run that is running"),
     make_binding("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
     make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
     make_binding(
@@ -69,7 +69,8 @@ RUN_BINDINGS: list[BindingType] = [
     ),
     make_binding("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
     make_binding("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),
-    make_binding("run.play", "p", "play", "Play/pause", "Pause or continue a replay"),
+    make_binding("run.stop", "p", "play(False)", "Pause", "Pause the replay"),
+    make_binding("run.play", "p", "play(True)", "Play", "Continue the replay"),
     make_binding("run.faster", "plus,equals_sign", "speed(True)", "Faster", "Play a replay faster"),
     make_binding("run.slower", "minus", "speed(False)", "Slower", "Play a replay slower"),
     make_binding(

@@ -34,22 +34,23 @@ class RunControl:
             except SpbenchError as error:
                 self._page.show_error(str(error), timeout=10)
 
-    def start_again(self) -> None:
-        """Start the run again that could not be started, or name the keys that start one."""
-        if not self._page.context.start_again():
-            self._page.notify(
-                "F5 starts a suite on the Suites page; r starts the shown run again", timeout=4
-            )
+    def run_again(self, feed: Feed | None) -> None:
+        """Start a run again: the one that could not be started, or the shown one.
 
-    def rerun(self, folder: RunFolder) -> None:
-        """Start a run with the same arguments after a question."""
-        self._page.start_action(self._rerun, folder)
+        The shown one is started after a question.
+        """
+        if self._page.context.start_again():
+            return
+        if feed is None:
+            self._page.notify("F5 starts a suite on the Suites page", timeout=4)
+        else:
+            self._page.start_action(self._rerun, feed.folder)
 
     async def _rerun(self, folder: RunFolder) -> None:
         context = self._page.context
         note = " The one that is watched keeps running." if context.is_run_active() else ""
         question = f"Start {folder.id} again, as a new run?{note}"
-        if await self._page.confirm(question, "Rerun", "Cancel"):
+        if await self._page.confirm(question, "Run again", "Cancel"):
             try:
                 args = await asyncio.to_thread(background.build_rerun_args, folder)
                 cwd = await asyncio.to_thread(background.find_start_folder, folder)

@@ -9,26 +9,36 @@ from spbench.tui.run.selection import RunSelection
 
 
 def is_possible(
-    action: str, selection: RunSelection | None, context: ConsoleContext, *, can_rerun: bool
+    action: str,
+    parameters: tuple[object, ...],
+    selection: RunSelection | None,
+    context: ConsoleContext,
+    *,
+    can_rerun: bool,
 ) -> bool:
     """Return whether an action is possible, so that its key is bound.
 
     Args:
         action: The name of the action.
+        parameters: Its arguments.
         selection: The shown run; None without one.
         context: The context, which may start a run.
         can_rerun: Whether the suite of the shown run exists.
     """
     is_starting = context.starting_since is not None
+    if action == "watch":
+        return context.can_watch
     if action == "cancel" and is_starting:
         return True
     if selection is None:
         return action not in RUN_ACTIONS
+    if action == "play":
+        return selection.replay is not None and parameters == (not selection.replay.playing,)
     if action in REPLAY_ACTIONS:
-        return isinstance(selection.feed.source, ReplaySource)
+        return selection.replay is not None
     if action == "cancel":
         return context.is_run_active() and selection.feed.remote_host is None
-    return action != "again" or can_rerun
+    return action != "again" or can_rerun or context.start_failure is not None
 
 
 def can_rerun_failed(feed: Feed) -> bool:
@@ -45,8 +55,10 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
     """Return whether an action has an effect in the present status of the run."""
     if action == "cancel" and context.starting_since is not None:
         return True
-    if action == "start_again":
-        return context.start_failure is not None
+    if action == "watch":
+        return context.can_watch
+    if action == "again" and context.start_failure is not None:
+        return True
     if selection is None:
         return False
     feed = selection.feed

@@ -10,7 +10,7 @@ from textual.events import Resize
 from textual.widgets import Input
 
 from spbench.tui.context import ConsoleContext
-from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.feed import Feed
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
 from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS
@@ -51,7 +51,7 @@ iters: iterations that a rank has done. last, recent: its newest times. bandwidt
 own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
 with the same work, over the same of the typical one.
 With more than 8 ranks, a strip above them has a piece for each, green to red by its skew."""
-    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed", "start_again"})
+    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
     FOOTER = FOOTER
     has_use = staticmethod(has_use)
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
@@ -92,9 +92,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
         starting = self.context.starting_since
         if feed is None:
             self._close()
-            self.query_one(NoRunText).show(
-                self.context.start_failure, starting, self.context.unwatched_run
-            )
+            self.query_one(NoRunText).show(self.context)
             self._update_bindings()
             return
         if self.shown_feed is not feed:
@@ -115,9 +113,10 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
         feed = self.context.feed
         bindings_state = (
             self.context.starting_since is not None,
+            self.context.can_watch,
             self.context.is_run_active(),
             feed,
-            None if feed is None else feed.remote_host,
+            None if feed is None else (feed.remote_host, self._selection.is_playing),
             self.can_rerun,
             self._offers("back"),
         )
@@ -223,13 +222,14 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions that the shown run does not support."""
-        return self._offers(action) and super().check_action(action, parameters)
+        return self._offers(action, parameters) and super().check_action(action, parameters)
 
-    def _offers(self, action: str) -> bool:
+    def _offers(self, action: str, parameters: tuple[object, ...] = ()) -> bool:
         selection = None if self._presenter is None else self._selection
         if action == "back" and selection is not None:
             return selection.rank is not None or self.query_one(RunBody).is_filter_open
-        return is_possible(action, selection, self.context, can_rerun=self.can_rerun)
+        context = self.context
+        return is_possible(action, parameters, selection, context, can_rerun=self.can_rerun)
 
     def offers(self, action: str) -> bool:
         """Return whether the status of the shown run allows an action."""
@@ -270,13 +270,13 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
         else:
             self._control.cancel(self._selection.feed.folder)
 
-    def action_start_again(self) -> None:
-        """Start the run again that could not be started, or name the keys that start one."""
-        self._control.start_again()
+    def action_watch(self) -> None:
+        """Watch the running run that the user did not want to watch."""
+        self.context.watch_unwatched_run()
 
     def action_again(self) -> None:
-        """Start a run with the same arguments after a question."""
-        self._control.rerun(self._selection.feed.folder)
+        """Start the same run again, after a question if it is shown."""
+        self._control.run_again(self.shown_feed)
 
     def action_failed(self) -> None:
         """Start a run of the failed cases of this one."""
@@ -331,17 +331,15 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
             pane.styles.height = "1fr"
             self.maximize(pane, container=False)
 
-    def action_play(self) -> None:
-        """Pause a replay, or continue."""
-        source = self._selection.feed.source
-        if isinstance(source, ReplaySource):
-            source.playing = not source.playing
+    def action_play(self, playing: bool) -> None:
+        """Continue a replay, or pause it."""
+        if (replay := self._selection.replay) is not None:
+            replay.playing = playing
 
     def action_speed(self, faster: bool) -> None:
         """Replay faster or slower."""
-        source = self._selection.feed.source
-        if isinstance(source, ReplaySource):
-            source.step_speed(faster)
+        if (replay := self._selection.replay) is not None:
+            replay.step_speed(faster)
 
     def action_back(self) -> None:
         """Leave the filter, or else the selected rank."""

@@ -11,7 +11,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.record.shares import list_ranks_with_shares
-from spbench.tui.feed import Feed
+from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
 from spbench.tui.run.case_rows import RunCaseRows
@@ -62,6 +62,17 @@ class RunSelection:
         self._live = LiveRanks(feed)
         self._recorded: tuple[Hashable, RecordedRanks] | None = None
         self._samples_cache = SamplesCache()
+
+    @property
+    def replay(self) -> ReplaySource | None:
+        """The source of the events if the run is replayed."""
+        source = self.feed.source
+        return source if isinstance(source, ReplaySource) else None
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether the run is replayed and not paused."""
+        return self.replay is not None and self.replay.playing
 
     @property
     def running_case(self) -> CaseState | None:

@@ -7,6 +7,7 @@ import time
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.tui.context import ConsoleContext
 from spbench.tui.start_failure import StartFailure
 
 NO_RUN = """\
@@ -36,21 +37,14 @@ class NoRunText(Static):
         super().__init__(NO_RUN, id="no-run", markup=False)
         self._shown = NO_RUN
 
-    def show(
-        self, failure: StartFailure | None, starting_since: float | None, running: str | None
-    ) -> None:
-        """Show how to start a run, or the progress of a start.
-
-        Args:
-            failure: The last start, if it failed.
-            starting_since: Since when a run is being started, by the monotonic clock; None: none.
-            running: The id of a run that is running, but not watched; None: none.
-        """
-        text = NO_RUN if failure is None else NOT_STARTED
+    def show(self, context: ConsoleContext) -> None:
+        """Show how to start or watch a run, or the progress of a start."""
+        text = NO_RUN if context.start_failure is None else NOT_STARTED
+        running = context.unwatched_run
         if running is not None:
-            text = f"{running} is running: 3, then a on its row, watches it.\n\n{text}"
-        if starting_since is not None:
-            text = f"… starting a run\n\n{describe_preparation(starting_since)}"
+            text = f"{running.id} is running: Enter watches it.\n\n{text}"
+        if context.starting_since is not None:
+            text = f"… starting a run\n\n{describe_preparation(context.starting_since)}"
         if text != self._shown:  # this is called with each update of the page
             self._shown = text
             self.update(text, layout=False)

@@ -9,12 +9,21 @@ from textual.binding import BindingType
 from spbench.tui.widgets.keys import make_binding
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from spbench.tui.context import ConsoleContext
     from spbench.tui.suites.cases_pane import CasesPane
     from spbench.tui.suites.text_pane import TextPane
 
 FOOTER = (
-    *("suites.run-all", "suites.compose", "suites.edit", "suites.run-case"),
+    *(
+        "suites.next-error",
+        "suites.run-marked",
+        "suites.run-all",
+        "suites.compose",
+        "suites.edit",
+        "suites.run-case",
+    ),
     *(
         "suites.edit-suite",
         "suites.inject",
@@ -28,10 +37,12 @@ FOOTER = (
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
 )
 """The keys in the footer, the most important first."""
+CONDITIONAL_ACTIONS = frozenset({"undo", "redo", "run_marked", "edit"})
+"""Actions that `is_possible` disables for a time."""
 SUITES_BINDINGS: list[BindingType] = [
     make_binding(
         "suites.files",
-        "f2,t",
+        "f2",
         "toggle_files",
         "Files",
         "Show or hide the suite files",
@@ -40,12 +51,21 @@ SUITES_BINDINGS: list[BindingType] = [
     make_binding(
         "suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True
     ),
+    # F5 has this action while cases are marked, and the one after it otherwise.
+    make_binding(
+        "suites.run-marked",
+        "f5",
+        "run_marked",
+        "Run marked",
+        "Save, and run the marked cases",
+        show=True,
+    ),
     make_binding(
         "suites.run-all",
         "f5",
         "run_all",
         "Run",
-        "Save, and run the marked cases, or all if none is marked",
+        "Save, and run all cases; with marked cases, only those",
         show=True,
     ),
     make_binding(
@@ -71,13 +91,11 @@ SUITES_BINDINGS: list[BindingType] = [
     make_binding(
         "suites.reload", "ctrl+r", "reload", "Reload", "Read the suite from its file again"
     ),
-    make_binding(
-        "suites.edit", "f3,e", "edit", "Edit case", "Edit the case at the cursor in a form"
-    ),
+    make_binding("suites.edit", "f3", "edit", "Edit case", "Edit the case at the cursor in a form"),
     # F3 has this action while the cursor is above the cases, where the one before is disabled.
     make_binding(
         "suites.edit-suite",
-        "f3,d",
+        "f3,S",
         "edit_suite",
         "Suite defaults",
         "Edit the suite: name, description, defaults",
@@ -90,9 +108,16 @@ SUITES_BINDINGS: list[BindingType] = [
         "Run the selected case with a planted fault",
     ),
     make_binding(
-        "suites.remove", "f8,delete", "remove", "Delete case", "Delete the case at the cursor"
+        "suites.remove", "f8,d,delete", "remove", "Delete case", "Delete the case at the cursor"
     ),
-    make_binding("suites.new", "ctrl+n,n", "new", "New suite", "Start a suite in a new file"),
+    make_binding(
+        "suites.next-error",
+        "ctrl+g,n",
+        "next_error",
+        "Next error",
+        "Move the cursor of the text to its next error",
+    ),
+    make_binding("suites.new", "ctrl+n", "new", "New suite", "Start a suite in a new file"),
     make_binding("suites.init", "I", "init", "Init", "Write the shipped suites into this folder"),
     make_binding("suites.demo", "p", "demo", "Play demo", "Watch the demo, a recorded run"),
     make_binding(
@@ -101,9 +126,32 @@ SUITES_BINDINGS: list[BindingType] = [
 ]
 
 
+def edits_head(text: TextPane, cases: CasesPane, focused: Widget | None) -> bool:
+    """Return whether F3 edits the suite instead of a case.
+
+    It does if the cursor of the text is above the cases, or if there are no cases.
+    """
+    if text.document is None or cases.first_line is None:
+        return text.document is not None
+    return focused is text.editor and text.editor.cursor_line < cases.first_line
+
+
+def is_possible(action: str, text: TextPane, cases: CasesPane, focused: Widget | None) -> bool:
+    """Return whether an action is possible, so that its key is bound."""
+    if action == "undo":
+        return text.editor.can_undo
+    if action == "redo":
+        return text.editor.can_redo
+    if action == "run_marked":
+        return bool(cases.cases.marked)
+    return action != "edit" or not edits_head(text, cases, focused)
+
+
 def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleContext) -> bool:
     """Return whether the open suite and the selected case allow an action."""
     is_open = text.document is not None
+    if action == "next_error":
+        return text.error_count > 0
     if action in ("run_all", "compose", "edit_suite", "reload", "toggle_files"):
         return is_open
     if action in ("edit", "remove", "run_case", "inject"):

@@ -35,7 +35,7 @@ cases share: the total below the table includes it, with its length in brackets.
 depends on your code or on a GPU."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
-        make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run"),
+        make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run", show=True),
         make_binding(
             "cases.mark-all", "a", "mark_all", "Mark all", "Mark all cases shown, or none"
         ),
@@ -127,6 +127,7 @@ depends on your code or on a GPU."""
         self.rows = self.rows.replace_marks(self._marked)
         self.table.set_rows(self.rows)
         self._update_title()
+        self.refresh_bindings()  # F5 runs the marked cases
 
     def _format_duration(self) -> str:
         """Return the duration of the marked cases, or of all; empty if unknown.

@@ -8,6 +8,7 @@ from pathlib import Path
 from spbench.errors import UsageError
 from spbench.record.runs.files import write_file
 
+UNSAVED = "●"
 DEMO = "demo"
 """The folder of the demo run, and the name of its suite."""
 
@@ -42,6 +43,15 @@ class SuiteDocument:
     def is_new(self) -> bool:
         """Whether the suite was started from scratch and has no file."""
         return self.stored is None and self.proposed is None
+
+    def format_title(self, has_changes: bool) -> str:
+        """Return the name of the file, and whether it or its text is not saved."""
+        if has_changes:
+            return f"{UNSAVED} {self.path.name} not saved (Ctrl+S)"
+        if self.is_unsaved_copy:
+            folder = self.path.parent.name
+            return f"{self.path.name} (copy, not saved: F5 or Ctrl+S writes it into {folder}/)"
+        return self.path.name
 
     def is_stale(self) -> bool:
         """Return whether another program has changed, created or removed the file."""

@@ -52,7 +52,7 @@ Enter keeps the indentation, and adds a level after "key:" and in an item "- ". 
 lines or a blank line, and Shift+Tab unindents them. On any other line, they go to the next or
 previous pane. Escape leaves the text, so that all keys of the page work. The function keys work
 here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the values after "key: ".
-Ctrl+Z undoes a change, Ctrl+Y redoes it."""
+Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             binding

@@ -15,7 +15,13 @@ from textual.widgets import Tree
 from spbench.launch.choice import LaunchChoice
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
-from spbench.tui.suites.bindings import FOOTER, SUITES_BINDINGS, has_effect
+from spbench.tui.suites.bindings import (
+    CONDITIONAL_ACTIONS,
+    FOOTER,
+    SUITES_BINDINGS,
+    has_effect,
+    is_possible,
+)
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.file_actions import FileActions
@@ -46,7 +52,7 @@ selects the case at the cursor of the text, and selecting a case moves the curso
 work if no text has the focus. In the editor use the function keys, or press Escape first. No letter
 starts a run: use F5 and F6."""
     MODIFYING_ACTIONS = frozenset(
-        {"compose", "run_all", "run_case", "save", "edit", "edit_suite"}
+        {"compose", "run_all", "run_marked", "run_case", "save", "edit", "edit_suite"}
         | {"inject", "remove", "new", "init"}
     )
     FOOTER = FOOTER
@@ -205,23 +211,13 @@ starts a run: use F5 and F6."""
         self.update_files()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer undo and redo only for a change, and editing a case only at a case."""
-        if action == "undo":
-            return self.is_mounted and self.text_pane.editor.can_undo
-        if action == "redo":
-            return self.is_mounted and self.text_pane.editor.can_redo
-        if action == "edit" and self.is_mounted and self._edits_head:
-            return False  # F3 edits the suite
+        """Disable actions that the text and the cases do not allow."""
+        if action in CONDITIONAL_ACTIONS and not (self.is_mounted and self._is_possible(action)):
+            return False
         return super().check_action(action, parameters)
 
-    @property
-    def _edits_head(self) -> bool:
-        """Whether F3 edits the suite: in the text above the cases, or without any case."""
-        pane = self.text_pane
-        first_line = self.cases_pane.first_line
-        if pane.document is None or first_line is None:
-            return pane.document is not None
-        return self.focused is pane.editor and pane.editor.cursor_line < first_line
+    def _is_possible(self, action: str) -> bool:
+        return is_possible(action, self.text_pane, self.cases_pane, self.focused)
 
     def offers(self, action: str) -> bool:
         """Return whether the open suite and the chosen case allow an action."""
@@ -264,8 +260,9 @@ starts a run: use F5 and F6."""
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
         """Select the case at the cursor."""
-        if self._edited_head != self._edits_head:
-            self._edited_head = self._edits_head
+        is_head = not self._is_possible("edit")
+        if self._edited_head != is_head:
+            self._edited_head = is_head
             self.refresh_bindings()  # F3 has another action
         if event.line != self._requested_line:
             self.cases_pane.select_line(event.line)
@@ -313,9 +310,15 @@ starts a run: use F5 and F6."""
         """Remove the case at the cursor."""
         self.start_action(self._composer.remove)
 
+    def action_next_error(self) -> None:
+        """Move the cursor of the text to its next error."""
+        self.text_pane.go_to_next_problem()
+
     def action_run_all(self) -> None:
         """Run the marked cases, or all."""
         self.start_action(self._run_actions.run_all)
+
+    action_run_marked = action_run_all
 
     def action_run_case(self) -> None:
         """Run the selected case."""

@@ -47,9 +47,22 @@ The errors of the text, with line and column. Enter moves the cursor to one."""
             self.add_option(Option(Content.styled(hint, "$text-muted"), disabled=True))
         self.set_class(self.option_count > 0, "some")
 
+    def find_next(self, row: int, column: int) -> Diagnostic | None:
+        """Return the first problem after a place of the text, or else the first one.
+
+        Row and column are counted from 0.
+        """
+        problems = sorted(self._shown, key=_get_position)
+        later = [problem for problem in problems if _get_position(problem) > (row + 1, column + 1)]
+        return next(iter([*later, *problems]), None)
+
     def get_problem(self, index: int) -> Diagnostic:
         """Return a problem by its index in the list."""
         return self._shown[index]
+
+
+def _get_position(problem: Diagnostic) -> tuple[int, int]:
+    return problem.line, problem.column
 
 
 def _render_problem(problem: Diagnostic) -> Content:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
-UNSAVED = "●"
 NO_CASES = "The suite has no cases yet: F4 adds one."
 
 
@@ -46,6 +45,7 @@ class TextPane(Vertical):
 
     Attributes:
         document: The file; None before one is opened.
+        error_count: The number of errors of the text as last parsed.
         backup_delay_s: Time from a change until the unsaved text is written to a file.
     """
 
@@ -84,7 +84,7 @@ class TextPane(Vertical):
         self._home = home
         self._readonly = readonly
         self._saved = ""
-        self._error_count = 0
+        self.error_count = 0
         self._title = ""
         self._parsed: ParsedSuite | None = None
         self._parse_timer: Timer | None = None
@@ -150,11 +150,15 @@ class TextPane(Vertical):
         self.delete_recovery_file()
         self._update_title()
 
-    def undo(self) -> int:
-        """Undo the last change, and return the new line of the cursor.
+    def go_to_next_problem(self) -> None:
+        """Go to the next problem after the cursor, or to the first one."""
+        problem = self.query_one(ProblemList).find_next(*self.editor.cursor_location)
+        if problem is not None:
+            self.editor.go_to(problem.line, problem.column)
+            self.editor.focus()
 
-        It is 0 if the cursor did not move.
-        """
+    def undo(self) -> int:
+        """Undo the last change, and return the new line of the cursor, or 0."""
         return self._change_history(self.editor.undo)
 
     def redo(self) -> int:
@@ -189,16 +193,12 @@ class TextPane(Vertical):
             self._update_title()
 
     def _update_title(self) -> None:
-        title = "Suite" if self.document is None else self.document.path.name
-        if self.has_changes:
-            title = f"{UNSAVED} {title} not saved (Ctrl+S)"
-        elif self.document is not None and self.document.is_unsaved_copy:
-            folder = self.document.path.parent.name
-            title = f"{title} (copy, not saved: F5 or Ctrl+S writes it into {folder}/)"
+        document = self.document
+        title = "Suite" if document is None else document.format_title(self.has_changes)
         if self._disk_watch is not None:
             title += NOTE_BY_DISK_STATE[self._disk_watch.state]
-        if self._error_count:
-            title += f"  {PROBLEM_SIGN} {format_quantity(self._error_count, 'error')}"
+        if self.error_count:
+            title += f"  {PROBLEM_SIGN} {format_quantity(self.error_count, 'error')}"
         if title != self._title:  # a new title draws the whole pane again
             self._title = title
             self.border_title = Content(title)
@@ -321,7 +321,7 @@ class TextPane(Vertical):
         marks = {problem.line: problem.column for problem in reversed(problems)}
         self.editor.mark_problems(marks)
         self.query_one(ProblemList).show(problems, NO_CASES if parsed.lacks_cases else "")
-        self._error_count = len(problems)
+        self.error_count = len(problems)
         self._update_title()
         self.post_message(self.TextParsed(parsed, parsed.text == self._undone_text))
         self._undone_text = None
