@@ -120,8 +120,9 @@ class HistogramPane(ChartPane):
     def clear(self, reason: str) -> None:
         self.set_title("Samples")
         chart = self.query_one(HistogramChart)
-        chart.empty_text = reason
-        chart.update((), (), "")
+        if chart.count_stops() or chart.empty_text != reason:
+            chart.empty_text = reason
+            chart.update((), (), "")
 
 
 class TimelinePane(ChartPane):
@@ -161,8 +162,9 @@ class TimelinePane(ChartPane):
     def clear(self, reason: str) -> None:
         self.set_title("Time line")
         chart = self.query_one(TimelineChart)
-        chart.empty_text = reason
-        chart.update((), "", "none", "")
+        if chart.count_stops() or chart.empty_text != reason:
+            chart.empty_text = reason
+            chart.update((), "", "none", "")
 
 
 def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
