@@ -41,6 +41,11 @@ It exceeds `SLOW_INTERVAL`, so that every part shows the last change.
 """
 MAX_RANKS_AT_ONCE = 256
 """Most ranks that update the strip with their rows; for thousands that would take too long."""
+MANY_RANKS_INTERVAL = 0.25
+"""Time between two updates of more ranks than that, in seconds.
+
+Comparing and drawing 4,096 ranks ten times per second would take a tenth of a core.
+"""
 _Update = Callable[[], None]
 
 
@@ -65,6 +70,7 @@ class RunPresenter:
         self._active_until = 0.0
         self._settled = True
         self._last_tick = 0.0
+        self._ranks_due = 0.0
         self._case = selection.case
         self._outcome_shown = False
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
@@ -111,6 +117,7 @@ class RunPresenter:
         if self.selection.case is not self._case and not self.paused:
             # Charts and strip have to change in the same tick as the title of the ranks.
             self._case = self.selection.case
+            self._ranks_due = 0.0
             self._requested.update(self._rank_parts)
             self._update_parts(len(self._rank_parts))
         elif now <= self._active_until:
@@ -129,6 +136,7 @@ class RunPresenter:
     def update_all(self) -> None:
         """Update everything at once, for another run or another size."""
         self.stay_active()
+        self._ranks_due = 0.0
         self._requested.update(self._parts)
         self._show_logs()
         self._update_parts(len(self._parts))
@@ -136,15 +144,19 @@ class RunPresenter:
     def update_rank_soon(self) -> None:
         """Update the parts that show the selected rank next, even while paused."""
         self.stay_active()
+        self._ranks_due = 0.0
         self._requested.update(self._rank_parts)
         self._show_logs()
 
     def _update_parts(self, count: int) -> None:
         """Update ranks, logs and the next ``count`` parts; in a pause only requested ones."""
         if not self.paused:
-            self._show_ranks()
+            has_many_ranks = len(self._source.ranks()) > MAX_RANKS_AT_ONCE
+            if not has_many_ranks or monotonic() >= self._ranks_due:
+                self._ranks_due = monotonic() + MANY_RANKS_INTERVAL
+                self._show_ranks()
             # In the same update, since it names the skew of a row.
-            if len(self._source.ranks()) <= MAX_RANKS_AT_ONCE:
+            if not has_many_ranks:
                 self._show_strip()
             self._show_logs()
         for _ in range(count):
