@@ -23,7 +23,12 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.failure import REMEDY
-from spbench.tui.plan.plan_rows import build_memory_bars
+from spbench.tui.plan.form import HINT_BY_FIELD
+from spbench.tui.plan.plan_rows import (
+    build_alternative_rows,
+    build_layer_table,
+    build_memory_bars,
+)
 from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
@@ -134,6 +139,64 @@ async def test_hints_and_stage_legend_are_shown_in_full(folder, size):
             get_input(app, id).value = ""
         hints = [get_input(app, id).placeholder for id in ("profile", "cluster")]
         await wait_until(pilot, lambda: all(hint in read_screen(app) for hint in hints))
+
+
+async def test_focused_field_is_described(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_form(pilot)
+        for id, hint in HINT_BY_FIELD.items():
+            page.query_one(f"#{id}").focus()
+            await wait_until(pilot, lambda hint=hint: f" {hint} " in read_screen(app))
+        page.view.focus()
+        await wait_until(pilot, lambda: hint not in read_screen(app))
+
+
+def write_torchgraph(path):
+    """Write a chain of three layers with arguments in their names."""
+    times = "forward_compute_time=1.0, backward_compute_time=2.0, activation_size=4.0"
+    layers = ("Conv2d(3, 64, kernel_size=(3, 3))", "ReLU(inplace)", "Linear(64, 10)")
+    lines = [f"node{n} -- {name} -- {times}, parameter_size=8.0" for n, name in enumerate(layers)]
+    path.write_text("\n".join([*lines, "\tnode0 -- node1", "\tnode1 -- node2"]) + "\n")
+
+
+async def test_torchgraph_has_short_names_of_layers(folder):
+    write_torchgraph(folder / "graph.txt")
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(160, 48)) as pilot:
+        page = await wait_for_form(pilot)
+        get_input(app, "profile").value = "graph.txt"
+        get_input(app, "measured-at").value = "16"
+        get_input(app, "cluster").value = "1x1"
+        await pilot.press("f3")
+        await wait_until(pilot, lambda: page.details is not None)
+        await wait_until(pilot, lambda: "Conv2d to Linear" in read_screen(app))
+
+
+async def test_bars_of_alternatives_are_their_speedups(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(160, 48)) as pilot:
+        plan = (await make_plan(pilot)).details.plan
+        rows = build_alternative_rows(plan)
+        speedups = [*(baseline.speedup or 0.0 for baseline in plan.baselines), plan.speedup]
+        lengths = [len(row.cells[3].text) for row in rows]
+        assert lengths[speedups.index(max(speedups))] == max(lengths)
+        assert sorted(lengths) == [
+            length for _, length in sorted(zip(speedups, lengths, strict=True))
+        ]
+
+
+async def test_layers_have_no_column_for_stages_of_other_states(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(160, 48)) as pilot:
+        details = (await make_plan(pilot)).details
+        columns, rows = build_layer_table(details)
+        assert "stage" in [column.key for column in columns]
+        assert all(len(row.cells) == len(row.sort_keys) == len(columns) for row in rows)
+        other = replace(details.plan, state_names=details.plan.state_names[1:])
+        columns, rows = build_layer_table(replace(details, plan=other))
+        assert "stage" not in [column.key for column in columns]
+        assert all(len(row.cells) == len(row.sort_keys) == len(columns) for row in rows)
 
 
 async def test_overlapped_allreduce_is_noted_below_the_stages(folder):

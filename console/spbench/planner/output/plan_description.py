@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from spbench.planner.cluster.machines import Cluster, Link
 from spbench.planner.output.verification import Verification
@@ -18,7 +18,7 @@ from spbench.record.number_formatting import (
     format_value,
 )
 from spbench_core.number_text import format_quantity
-from spbench_core.schedule.orders import ZERO_BUBBLE
+from spbench_core.schedule.orders import INTERLEAVED, ZERO_BUBBLE, Schedule
 
 THIS_PLAN = "this plan"
 STAGE_LEGEND = "times per micro-batch, all-reduce per step, memory per device"
@@ -27,6 +27,14 @@ _MIN_PART_SHARE = 0.01
 """The smallest share of a step that is worth a mention."""
 MAX_OVERHEADS = 6
 """The most stages with message times in a note."""
+_MEANING_BY_SCHEDULE: Mapping[Schedule, str] = {
+    "gpipe": "all forward passes of a step come before its backward passes",
+    "1f1b": "a stage alternates between forward and backward passes, and so keeps few activations",
+    "1f1b-deep": "as in 1f1b passes alternate, but more micro-batches are on the way, so that "
+    "slow messages delay no stage",
+    ZERO_BUBBLE: "a stage computes gradients of weights while it would otherwise wait",
+    INTERLEAVED: "each device has several stages, and so waits less",
+}
 FASTER_WAYS = "mode hpgo estimates faster ways but does not plan them"
 
 
@@ -71,6 +79,7 @@ def explain_plan(plan: Plan) -> list[str]:
         slowest = max(range(len(stages)), key=lambda index: _compute_pass_seconds(stages[index]))
         seconds = format_seconds(_compute_pass_seconds(stages[slowest]))
         lines.append(f"Stage {slowest} is the slowest: its passes take {seconds} per micro-batch.")
+        lines.append(f"Schedule {plan.schedule}: {_MEANING_BY_SCHEDULE[plan.schedule]}.")
     shared = [index for index, stage in enumerate(stages) if stage.device_count > 1]
     if shared:
         lines.append(
@@ -208,7 +217,7 @@ def _list_batch_notes(plan: Plan) -> list[str]:
 
 def _format_series(sizes: Sequence[float]) -> str:
     """Return numbers as text: ``1, 2 and 4``."""
-    *others, last = (f"{size:g}" for size in sizes)
+    *others, last = (f"{round(size, 2):g}" for size in sizes)
     return f"{', '.join(others)} and {last}" if others else last
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -27,6 +28,15 @@ _PROFILE_HINT = "times of layers: F2 lists"
 _CLUSTER_HINT = "2x8 (machines x devices), a file or a run: F2 lists"
 _BATCH_HINT = "as in profile"
 _FIRST_BATCH = "32"
+HINT_BY_FIELD = {
+    PROFILE: "the measured times of a model's layers; F2 lists, F7 measures",
+    "measured-at": "samples of a batch of the profile, if its file lacks it",
+    CLUSTER: "the machines and devices to plan for; F2 lists",
+    "batch": "samples of a step, on all devices together",
+    "micro": "samples that go through the stages at once; empty: the best",
+    "mode": "best: the shortest step; hpgo: as the planner of DAPPLE",
+}
+"""A short description of each field, by its id."""
 
 
 class ModeSwitch(Static, can_focus=True):
@@ -156,10 +166,18 @@ enter plans, and escape leaves the fields."""
             yield Label("Batch", classes="first")
             yield Input(_FIRST_BATCH, id="batch", classes="number", compact=True)
             yield Label("Micro-batch")
-            yield Input(placeholder="chosen", id="micro", classes="number", compact=True)
+            yield Input(placeholder="best", id="micro", classes="number", compact=True)
             yield Label("Mode")
-            yield ModeSwitch()
+            yield ModeSwitch(id="mode")
             yield Button("Plan", id="plan", variant="primary", compact=True, action="screen.plan")
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Describe the focused field."""
+        self.border_subtitle = HINT_BY_FIELD.get(event.widget.id or "", "")
+
+    def on_descendant_blur(self) -> None:
+        """Describe no field."""
+        self.border_subtitle = ""
 
     def offer(self, files: NearbyFiles) -> None:
         """Offer these files as completions, and fill empty fields with the newest ones."""

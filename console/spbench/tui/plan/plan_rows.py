@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from spbench.planner.output.plan_description import (
     THIS_PLAN,
@@ -12,13 +13,15 @@ from spbench.planner.output.plan_description import (
     format_verification_cells,
 )
 from spbench.planner.output.verification import TimeComparison, Verification
-from spbench.planner.plans import Plan
+from spbench.planner.plans import Plan, format_span
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.record.number_formatting import NOISY, fold_numbers, format_percent, format_time
 from spbench.tui.widgets.fixed_rows import FixedRow, get_text
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
+
+Item = TypeVar("Item")
 
 _BAR_WIDTH = 20
 """Cells of the longest bar in a table."""
@@ -80,9 +83,12 @@ _NEARLY_FULL = 0.9
 def build_stage_rows(details: PlanDetails) -> list[FixedRow]:
     """Return a row for each stage."""
     rows = []
+    # Layers of torchgraph text have their arguments in their names: Conv2d(3, 64, ...).
+    names = [name.partition("(")[0] for name in details.plan.state_names]
     for index, memory in enumerate(details.memory):
         stage = details.plan.stages[index]
-        number, layers, _, devices, *time_texts, _ = format_stage_cells(details.plan, index)
+        number, _, _, devices, *time_texts, _ = format_stage_cells(details.plan, index)
+        layers = format_span(names, stage.start, stage.end)
         replicas = str(stage.device_count)
         cells: list[TableCell | str] = [number, layers, devices, replicas, *time_texts]
         cells.append(_make_memory_cell(memory))
@@ -98,14 +104,14 @@ def build_alternative_rows(plan: Plan) -> list[FixedRow]:
     rows = []
     time_keys = [(baseline.step_s, baseline.speedup) for baseline in plan.baselines]
     time_keys.append((plan.step_s, plan.speedup))
-    longest_s = max(step_s for step_s, _ in time_keys if step_s is not None)
+    best_speedup = max(speedup for _, speedup in time_keys if speedup is not None)
     for texts, row_time_keys in zip(format_baseline_cells(plan), time_keys, strict=True):
         name, step, speedup, reason = texts
-        step_s, _ = row_time_keys
+        step_s, speedup_key = row_time_keys
         style = "accent" if name == THIS_PLAN else ""
-        bar = TableCell(_draw_bar((step_s or 0.0) / longest_s), style or "muted")
+        bar = TableCell(_draw_bar((speedup_key or 0.0) / best_speedup), style or "muted")
         cells = (TableCell(name, style), step, speedup, bar, TableCell(reason, "muted"))
-        rows.append(FixedRow(cells, (name, *row_time_keys, step_s, reason or None)))
+        rows.append(FixedRow(cells, (name, step_s, speedup_key, speedup_key, reason or None)))
     return rows
 
 
@@ -187,8 +193,11 @@ def _describe_error(times: TimeComparison) -> str:
     return f"{percent} too {'low' if times.error < 0 else 'high'}"
 
 
-def build_layer_rows(details: PlanDetails) -> list[FixedRow]:
-    """Return a row for each layer of the profile: stage, times and parameters."""
+def build_layer_table(details: PlanDetails) -> tuple[Sequence[Column], list[FixedRow]]:
+    """Return the columns and rows of the profile's layers.
+
+    The stages are left out if the plan has other states than layers.
+    """
     stage_by_layer = _find_stages_of_layers(details)
     pass_ms_by_layer = [layer.forward_ms + layer.backward_ms for layer in details.profile.layers]
     longest_ms = max(pass_ms_by_layer, default=0.0) or 1.0
@@ -196,17 +205,21 @@ def build_layer_rows(details: PlanDetails) -> list[FixedRow]:
     for index, layer in enumerate(details.profile.layers):
         stage = stage_by_layer[index]
         pass_ms = pass_ms_by_layer[index]
-        cells = (
-            *(layer.name, "" if stage is None else str(stage)),
-            *(format_time(layer.forward_ms), format_time(layer.backward_ms)),
-            *(
-                format_memory(layer.parameter_bytes),
-                TableCell(_draw_bar(pass_ms / longest_ms), "muted"),
-            ),
-        )
-        keys = (layer.forward_ms, layer.backward_ms, layer.parameter_bytes, pass_ms)
-        rows.append(FixedRow(cells, (index, stage, *keys)))
-    return rows
+        cells: list[TableCell | str] = [layer.name, "" if stage is None else str(stage)]
+        cells += (format_time(layer.forward_ms), format_time(layer.backward_ms))
+        cells.append(format_memory(layer.parameter_bytes))
+        cells.append(TableCell(_draw_bar(pass_ms / longest_ms), "muted"))
+        keys = [index, stage, layer.forward_ms, layer.backward_ms, layer.parameter_bytes, pass_ms]
+        rows.append(FixedRow(cells, keys))
+    if all(stage is None for stage in stage_by_layer):
+        rows = [FixedRow(_skip_stage(row.cells), _skip_stage(row.sort_keys)) for row in rows]
+        return _skip_stage(LAYERS), rows
+    return LAYERS, rows
+
+
+def _skip_stage(items: Sequence[Item]) -> list[Item]:
+    """Return the items of the columns of `LAYERS` other than that of the stage."""
+    return [item for item, column in zip(items, LAYERS, strict=True) if column.key != "stage"]
 
 
 def _find_stages_of_layers(details: PlanDetails) -> list[int | None]:
@@ -241,6 +254,7 @@ def describe_memory_parts(details: PlanDetails) -> list[str]:
         + ", ".join(
             f"{name} {format_memory(part)}"
             for name, part in zip(MEMORY_PARTS, _list_parts(memory), strict=True)
+            if part > 0
         )
         for index, memory in enumerate(details.memory[:_MAX_MEMORY_LINES])
     ]

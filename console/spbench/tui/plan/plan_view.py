@@ -36,7 +36,7 @@ from spbench.tui.plan.plan_rows import (
     STAGES,
     build_alternative_rows,
     build_device_rows,
-    build_layer_rows,
+    build_layer_table,
     build_memory_bars,
     build_stage_rows,
     build_verification_rows,
@@ -91,6 +91,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
     PlanView .pane { height: auto; }
     PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
     PlanView #inputs { height: auto; color: $text-muted; }
+    PlanView #reasons { margin-top: 1; }
     PlanView #forecast { height: auto; margin-bottom: 1; }
     PlanView #run-noise, PlanView #forecast.wrong { color: $text-warning; }
     """
@@ -107,11 +108,11 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                     pane.border_title = "Plan"
                     pane.border_subtitle = STAGE_LEGEND
                     yield Static("", id="headline", markup=False)
-                    yield Static("", id="inputs", markup=False)
-                    yield Static("", id="reasons", classes="notes", markup=False)
                     yield Static("", id="forecast", markup=False)
                     yield _make_table("stages", STAGES)
                     yield Static("", id="stage-notes", classes="notes", markup=False)
+                    yield Static("", id="reasons", classes="notes", markup=False)
+                    yield Static("", id="inputs", markup=False)
                 with Vertical(classes="pane") as pane:
                     pane.border_title = "Alternatives"
                     pane.border_subtitle = "DP: data parallelism, P3: sums during the next step"
@@ -188,7 +189,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         fill_table(device_table, DEVICES, build_device_rows(details))
         layers_title = Content(f"Layers of {network}, at batch {details.profile.batch_size}")
         self.query_one("#layers-pane").border_title = layers_title
-        fill_table(self.query_one("#layers", LineTable), LAYERS, build_layer_rows(details))
+        fill_table(self.query_one("#layers", LineTable), *build_layer_table(details))
         self.query_one(StepPane).show(details.simulation)
         self.query_one("#explanation", Static).update("\n".join(explain_plan(details.plan)))
         self.scroll_home(animate=False)
