@@ -5,7 +5,7 @@ from benchmarks.synthetic_run import PER_HOST, build_start
 
 from spbench.record.run_parts import CaseCounts
 from spbench.record.state import RunState
-from spbench.tui.run.findings import FindingKind, RunFinding, put_causes_first
+from spbench.tui.run.findings import FindingKind, RunFinding, list_for_headline
 from spbench.tui.run.headline import BAR_WIDTH, HostCount, _build_bar, _wrap_findings
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus
@@ -69,8 +69,9 @@ def test_noise_comes_before_a_slow_rank_that_it_may_explain():
     slow = RunFinding(FindingKind.SLOW, "", "rank 0 is slow")
     noise = RunFinding(FindingKind.NOISY, "", "the ranks waited up to 72 %")
     failed = RunFinding(CaseStatus.FAILED, "a", "check sum failed")
-    assert put_causes_first([slow, noise]) == [noise, slow]
-    assert put_causes_first([failed, slow, noise]) == [failed, slow, noise]
+    summary = RunFinding(FindingKind.SUMMARY, "", "1 case: 1 failed")
+    assert list_for_headline([summary, slow, noise]) == [noise, slow]
+    assert list_for_headline([failed, slow, noise]) == [failed, slow, noise]
     [line] = _wrap_findings([noise, slow], 80)
     assert line.plain == f"{noise.line}  +1 more"
     assert _wrap_findings([noise, slow], 20)[-1].plain.endswith("  +1 more")

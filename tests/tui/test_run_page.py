@@ -655,7 +655,7 @@ async def test_sorts_ranks_and_copies_a_row(open_run):
     async with open_run(WIDE, [*make_running_events(), *make_checks(failed=())]) as run:
         await run.wait_until(lambda: len(run.ranks) == 4)
         await run.press("n")
-        await run.wait_for_texts("no rank has failed")
+        await run.wait_for_texts("no case has a problem so far")
         await run.press("end", "y")
         expected = (
             "rank 3 on node03, shard 3, timing 2/8, 2 iterations, last 6.20 ms, median 6.10 ms"
@@ -1432,22 +1432,53 @@ async def test_slow_rank_among_thousands_is_visible(open_run):
 # Failed ranks and cases
 
 
-@pytest.mark.parametrize(
-    ("events", "shown", "message"),
-    [
-        (make.make_complete_run(), "1/1 passed", "a passed on every rank"),
-        (make_running_events(), "2/8", "no rank has failed so far in warp"),
-        ([make.run_start(describe_synthetic_case())], "waiting", "the case has not begun"),
-    ],
-    ids=["passed", "running", "waiting"],
-)
-async def test_explains_the_lack_of_a_failed_rank(open_run, events, shown, message):
-    async with open_run(WIDE, events) as run:
-        await run.wait_for_texts("made-up", shown)
+def make_run_with_problems():
+    """Return a run with failed ranks, a failed case without one, and a slow rank."""
+    cases = [make.describe_case(name, 4) for name in ("good", "bad", "broken", "slow")]
+    return [
+        *make.make_started_run(*cases, hosts=HOSTS),
+        *(make.rank_event("case_start", rank, case="bad") for rank in range(4)),
+        *(
+            make.rank_event("check", rank, case="bad", passed=False, max_abs_error=1.0)
+            for rank in (0, 2)
+        ),
+        make.case_judged("good", "passed", None),
+        make.case_judged("bad", "failed", "check halo failed"),
+        make.case_judged("broken", "timeout", "it took too long"),
+        make.case_judged("slow", "passed", None, stragglers=[STRAGGLER]),
+        make.run_end("failed", 1),
+    ]
+
+
+def lists_next_problem(run):
+    """Return whether the key bar shows the key for the next problem."""
+    return "n Next problem" in read_screen(run.app).splitlines()[-1]
+
+
+async def test_key_goes_through_the_problems_of_all_cases(open_run):
+    async with open_run(WIDE, make_run_with_problems()) as run:
+        await run.wait_until(lambda: lists_next_problem(run))
+        await run.wait_until(lambda: run.table("cases").cursor_key == "bad")
+        selection = run.page.presenter.selection
+        problems = []
+        for key in ("n", "n", "n", "n", "n"):
+            await run.press(key)
+            problems.append((selection.case.id, selection.rank))
+        assert problems[:4] == [("bad", 0), ("bad", 2), ("broken", None), ("slow", 3)]
+        assert problems[4] == problems[0]
+        await run.focus("findings")
+        await run.press("enter")
+        assert (selection.case.id, selection.rank) == ("bad", 2)
+
+
+async def test_key_for_problems_is_shown_only_with_one(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_for_texts("o Slowest")
+        assert not lists_next_problem(run)
         await run.press("n")
-        await run.wait_until(
-            lambda: any(message in note.message for note in run.app._notifications)
-        )
+        await run.wait_for_texts("no case has a problem so far")
+        run.source.send(*make_checks())
+        await run.wait_until(lambda: lists_next_problem(run))
 
 
 async def test_replay_does_not_offer_to_run_failed_cases(open_run):

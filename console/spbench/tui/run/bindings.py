@@ -10,11 +10,9 @@ REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
 RUN_ACTIONS = REPLAY_ACTIONS | {
     *("pause", "filter", "panel", "cancel", "failed", "follow", "slowest"),
-    *("metric", "logs", "next_failed", "copy", "back"),
+    *("metric", "logs", "next_problem", "copy", "back"),
 }
 """Actions that need a run."""
-FAILURE_ACTIONS = frozenset({"failed", "next_failed"})
-"""Actions that need a failed case."""
 FOOTER = (
     *(
         "run.cancel",
@@ -24,7 +22,7 @@ FOOTER = (
         "run.back",
         "run.stop",
         "run.play",
-        "run.next-failed",
+        "run.next-problem",
     ),
     *("run.slowest", "run.panel", "run.logs", "run.filter", "run.pause", "run.metric"),
     *("run.follow", "run.faster", "run.slower", "run.zoom", "run.copy"),
@@ -61,11 +59,11 @@ RUN_BINDINGS: list[BindingType] = [
     make_binding("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
     make_binding("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
     make_binding(
-        "run.next-failed",
+        "run.next-problem",
         "n",
-        "next_failed",
-        "Next failed",
-        "The next rank that failed, of any case",
+        "next_problem",
+        "Next problem",
+        "The next failed or slow rank, of any case",
     ),
     make_binding("run.copy", "y", "copy", "Copy", "Copy the chosen rank's row, or the words"),
     make_binding("run.zoom", "z", "zoom", "Zoom", "Let the focused pane fill the page, or not"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -96,14 +96,16 @@ def choose_colour(kind: str) -> str:
     return _COLOURS.get(kind, "")
 
 
-def put_causes_first(findings: Sequence[RunFinding]) -> Sequence[RunFinding]:
-    """Return findings in the order for a line that shows only the first one.
+def list_for_headline(findings: Iterable[RunFinding]) -> list[RunFinding]:
+    """Return the problems in the order for a line that shows only the first one.
 
     If the worst one is a slow rank, noise comes before it, since it may be the cause.
     """
-    if not findings or findings[0].kind is not FindingKind.SLOW:
-        return findings
-    return sorted(findings, key=lambda finding: finding.kind is not FindingKind.NOISY)
+    quiet_kinds = (FindingKind.SUMMARY, FindingKind.NOTE)
+    problems = [finding for finding in findings if finding.kind not in quiet_kinds]
+    if not problems or problems[0].kind is not FindingKind.SLOW:
+        return problems
+    return sorted(problems, key=lambda finding: finding.kind is not FindingKind.NOISY)
 
 
 class RunFindings:

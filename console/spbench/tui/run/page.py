@@ -17,7 +17,7 @@ from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
 from spbench.tui.run.details import build_case_details
-from spbench.tui.run.findings import FindingKind, put_causes_first
+from spbench.tui.run.findings import list_for_headline
 from spbench.tui.run.headline import Headline
 from spbench.tui.run.loading import RunLoader
 from spbench.tui.run.offers import has_effect, has_use, is_possible
@@ -119,6 +119,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
             None if feed is None else (feed.remote_host, self._selection.is_playing),
             self.can_rerun,
             self._offers("back"),
+            self.offers("next_problem"),
         )
         if bindings_state != self._bindings_state:
             self._bindings_state = bindings_state
@@ -161,11 +162,8 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
     def _show_headline(self) -> None:
         # Findings are in the headline only while they are not visible elsewhere.
         hidden = [] if self.query_one(RunBody).shows_findings else self.presenter.findings
-        quiet_kinds = (FindingKind.SUMMARY, FindingKind.NOTE)
-        findings = [finding for finding in hidden if finding.kind not in quiet_kinds]
-        self.query_one(Headline).show(
-            self._selection.feed, self.presenter.paused, put_causes_first(findings)
-        )
+        findings = list_for_headline(hidden)
+        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, findings)
 
     def on_resize(self, event: Resize) -> None:
         """Lay out the panes for the new size."""
@@ -298,20 +296,23 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
         self._selection.next_metric()
         self.presenter.update_rank_soon()
 
-    def action_next_failed(self) -> None:
-        """Select the next failed rank of the shown case, or of the next case with one."""
-        rank = self._selection.next_failed_rank()
-        if rank is None and (case := self._selection.next_case_with_failed_rank()):
-            self._selection.choose(case)
-            self.presenter.move_cursor(self.presenter.cases, case)
+    def action_next_problem(self) -> None:
+        """Select the next failed or slow rank, or the next case that failed without one."""
+        problem = self._selection.find_next_problem()
+        if problem is None:
+            self.notify("no case has a problem so far", timeout=3)
+            return
+        if self._selection.case is None or self._selection.case.id != problem.case:
+            self._selection.choose(problem.case)
+            self.presenter.move_cursor(self.presenter.cases, problem.case)
             self._show_case()
             self.presenter.update_all()
-            rank = self._selection.next_failed_rank()
-        if rank is None:
-            self.notify(self._selection.explain_no_failed_rank(), timeout=3, markup=False)
+        if problem.rank is None:
+            self.presenter.cases.focus()
+            self.notify(f"no single rank failed in {problem.case}; Enter shows why", timeout=3)
         else:
             self.presenter.ranks.focus()
-            self._choose_rank(rank)
+        self._choose_rank(problem.rank)
 
     def action_copy(self) -> None:
         """Copy the findings if they have the focus, or else the row under the cursor."""

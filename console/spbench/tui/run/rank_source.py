@@ -155,13 +155,7 @@ class RankSource(ABC):
 
     def failed_ranks(self) -> set[int]:
         """Return the ranks that failed a check, ended in error or were lost."""
-        if self.case is None:
-            return set()
-        measured = self.case.measured
-        failed = {rank for rank, passed in measured.passed_by_rank.items() if not passed}
-        # The property `is_broken` would take a millisecond for thousands of ranks.
-        broken = {status for status in RankStatus if status.is_broken}
-        return failed | {rank for rank, state in measured.ranks.items() if state.status in broken}
+        return set() if self.case is None else find_failed_ranks(self.case)
 
     def keys(self) -> Sequence[Hashable]:
         """Return the ranks."""
@@ -217,3 +211,12 @@ class RankSource(ABC):
 def _to_rank(key: Hashable) -> int:
     assert isinstance(key, int)
     return key
+
+
+def find_failed_ranks(case: CaseState) -> set[int]:
+    """Return the ranks of a case that failed a check, ended in error or were lost."""
+    measured = case.measured
+    failed = {rank for rank, passed in measured.passed_by_rank.items() if not passed}
+    # The property `is_broken` would take a millisecond for thousands of ranks.
+    broken = {status for status in RankStatus if status.is_broken}
+    return failed | {rank for rank, state in measured.ranks.items() if state.status in broken}

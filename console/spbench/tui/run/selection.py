@@ -6,11 +6,13 @@ import math
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from spbench.record.case_state import CaseState
 from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.record.shares import list_ranks_with_shares
+from spbench.record.stragglers import Straggler
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
@@ -25,11 +27,18 @@ from spbench.tui.run.panes.charts import (
 )
 from spbench.tui.run.panes.hosts_panel import split_numbers
 from spbench.tui.run.panes.overview import PreviousRows
-from spbench.tui.run.rank_source import RankSource
+from spbench.tui.run.rank_source import RankSource, find_failed_ranks
 from spbench_core.events.statuses import CaseStatus
 
 LIVE_SLOWNESS_INTERVAL = 1.0
 """Time between two comparisons of the hosts in the running case, in seconds."""
+
+
+class Problem(NamedTuple):
+    """A case and its failed or slow rank; None if no single rank failed."""
+
+    case: str
+    rank: int | None
 
 
 class RunSelection:
@@ -197,36 +206,46 @@ class RunSelection:
         cases = self.feed.state.cases.values()
         return next((case.id for case in cases if case.status.is_bad), None)
 
-    def next_case_with_failed_rank(self) -> str | None:
-        """Return the next case with a failed rank, after the last case the first again."""
-        case_ids = list(self.feed.state.cases)
-        start = case_ids.index(self.case.id) + 1 if self.case is not None else 0
-        case_ids_in_order = [*case_ids[start:], *case_ids[:start]]
-        return next(
-            (id for id in case_ids_in_order if _has_failed_rank(self.feed.state.cases[id])), None
-        )
+    def has_problem(self) -> bool:
+        """Return whether there is a problem to go to."""
+        return any(map(_has_problem, self.feed.state.cases.values()))
 
-    def explain_no_failed_rank(self) -> str:
-        """Return a message on why there is no failed rank to go to."""
-        case = self.case
-        if case is None or case.status == CaseStatus.WAITING:
-            return "the case has not begun: no rank can have failed yet"
-        if case.status == CaseStatus.RUNNING:
-            return f"no rank has failed so far in {case.id}"
-        if case.status == CaseStatus.PASSED:
-            return f"{case.id} passed on every rank"
-        if case.status.was_not_run:
-            return f"{case.id} was {case.status}: no rank failed in it"
-        return f"{case.id} ended as {case.status}, by no fault of a single rank; enter tells why"
+    def find_next_problem(self) -> Problem | None:
+        """Return the next problem of any case, after the last one the first again."""
+        positions = {case_id: index for index, case_id in enumerate(self.feed.state.cases)}
+        problems = [
+            Problem(case.id, rank)
+            for case in self.feed.state.cases.values()
+            for rank in list_problem_ranks(case)
+        ]
 
-    def next_failed_rank(self) -> int | None:
-        """Return the next failed rank, after the last one the first again."""
-        failed_ranks = sorted(self.ranks.failed_ranks())
-        later_ranks = [rank for rank in failed_ranks if self.rank is None or rank > self.rank]
-        return next(iter(later_ranks or failed_ranks), None)
+        def locate(case_id: str, rank: int | None) -> tuple[int, int]:
+            return positions[case_id], -1 if rank is None else rank
+
+        current = (-1, -1) if self.case is None else locate(self.case.id, self.rank)
+        later = (item for item in problems if locate(item.case, item.rank) > current)
+        return next(later, problems[0] if problems else None)
 
 
-def _has_failed_rank(case: CaseState) -> bool:
-    """Return whether a rank failed a check, ended in error or was lost."""
-    broken = any(rank.status.is_broken for rank in case.measured.ranks.values())
-    return broken or not all(case.measured.passed_by_rank.values())
+def _has_problem(case: CaseState) -> bool:
+    """Return whether a case failed, also so far, or has a slow rank."""
+    if case.status == CaseStatus.RUNNING:
+        return not all(case.measured.passed_by_rank.values())
+    return case.status.is_bad or bool(case.execution.stragglers)
+
+
+def list_problem_ranks(case: CaseState) -> list[int | None]:
+    """Return the failed and slow ranks of a case; only None if it failed without one."""
+    if not _has_problem(case):
+        return []
+    slow_ranks = {_find_rank(case, straggler) for straggler in case.execution.stragglers}
+    ranks = find_failed_ranks(case) | {rank for rank in slow_ranks if rank is not None}
+    return [*sorted(ranks)] or [None]
+
+
+def _find_rank(case: CaseState, straggler: Straggler) -> int | None:
+    """Return a slow rank, or the first rank of a slow host."""
+    if straggler.rank is not None:
+        return straggler.rank
+    ranks = case.measured.ranks.items()
+    return min((rank for rank, state in ranks if state.host == straggler.host), default=None)

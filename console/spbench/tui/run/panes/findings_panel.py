@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 
 from spbench.tui.run.findings import MUTED, RunFinding
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import TextBlock
 
 
@@ -16,7 +19,17 @@ class FindingsPanel(VerticalScroll):
 
     HELP = """\
 The findings of the run: slow ranks and for how long, failed checks with their ranks and the largest
-error, why cases did not pass, and findings of the run itself. y copies all; up and down scroll."""
+error, why cases did not pass, and findings of the run itself. y copies all; up and down scroll.
+Enter goes to the next failed or slow rank, like n."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        make_binding(
+            "findings.next-problem",
+            "enter",
+            "screen.next_problem",
+            "Next problem",
+            "The next failed or slow rank, of any case",
+        ),
+    ]
     DEFAULT_CSS = """
     FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
     FindingsPanel Static { height: auto; }
