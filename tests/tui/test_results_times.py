@@ -193,9 +193,11 @@ async def test_details_of_a_run_use_a_large_screen(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_run(pilot)
-        await wait_until(pilot, lambda: "versions Open MPI 5.0" in read_screen(app))
-        await wait_until(pilot, lambda: "command  spbench run x.yaml" in read_screen(app))
-        await wait_until(pilot, lambda: "failed   made[width=2,mode=a]: check" in read_screen(app))
+        await wait_until(pilot, lambda: "versions   Open MPI 5.0" in read_screen(app))
+        await wait_until(pilot, lambda: "command    spbench run x.yaml" in read_screen(app))
+        await wait_until(
+            pilot, lambda: "failed     made[width=2,mode=a]: check" in read_screen(app)
+        )
         await wait_until(pilot, lambda: "median 1.02 ms, quartiles" in read_screen(app))
 
 

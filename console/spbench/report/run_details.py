@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spbench.record.number_formatting import format_duration, format_number, format_value
+from spbench.record.number_formatting import (
+    format_duration,
+    format_number,
+    format_percent,
+    format_value,
+)
 from spbench.record.runs.marks import RunMark
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
@@ -18,6 +24,8 @@ from spbench_core.number_text import format_quantity
 _TIME = "time_ms"
 MAX_HOSTS = 4
 """The largest number of hosts that are named."""
+MAX_LEAST_EFFICIENT = 4
+"""The number of cases with the lowest efficiencies that are named."""
 MAX_FAILED = 8
 """The largest number of failed cases that are named."""
 _MARK_TEXTS: Mapping[RunMark, str] = {
@@ -48,6 +56,7 @@ def list_run_facts(run: RecordedRun, marks: Iterable[RunMark] = ()) -> list[Fact
         Fact("took", took),
         *(Fact(*_describe_mark(mark, summary.faults)) for mark in marks),
         Fact("note", str(summary.note)),
+        *_generate_case_counts(run),
         Fact("hosts", _describe_hosts(run)),
         Fact("machine", _describe_machine(run)),
         Fact("load", _describe_load(run.environment)),
@@ -94,6 +103,30 @@ def _describe_mark(mark: RunMark, faults: Iterable[str]) -> tuple[str, str]:
     if mark is RunMark.FAULT:
         return mark, f"planted: {', '.join(faults)}"
     return mark, _MARK_TEXTS[mark]
+
+
+def _generate_case_counts(run: RecordedRun) -> Iterator[Fact]:
+    """Yield the cases by status, noise, ranks and the lowest efficiencies."""
+    cases = list(run.cases.values())
+    if not cases:
+        return
+    count_by_status = Counter(case.status_text for case in cases)
+    yield Fact("cases", ", ".join(f"{count} {status}" for status, count in count_by_status.items()))
+    noisy_count = sum(case.noisy is not None for case in cases)
+    if noisy_count:
+        yield Fact("noise", f"other work used the cores in {noisy_count} of {len(cases)} cases")
+    yield Fact("ranks", ", ".join(map(str, sorted({case.np for case in cases}))))
+    efficiencies = sorted(
+        (efficiency, case.id)
+        for case in cases
+        if (efficiency := case.efficiency()) is not None and efficiency < 1
+    )
+    lowest = (
+        f"{case} {format_percent(efficiency)}"
+        for efficiency, case in efficiencies[:MAX_LEAST_EFFICIENT]
+    )
+    if efficiencies:
+        yield Fact("efficiency", f"lowest: {', '.join(lowest)}")
 
 
 def _describe_hosts(run: RecordedRun) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
-from spbench.record.number_formatting import replace_line_controls
+from spbench.record.number_formatting import format_duration, replace_line_controls
+from spbench.record.runs.history import RunSummary
+from spbench.report.previous_times import list_earlier_runs
 from spbench.report.run_details import Fact
+from spbench.report.times import format_day_and_time
 
 
 def build_fact_table(facts: Iterable[Fact]) -> Table:
@@ -19,3 +22,21 @@ def build_fact_table(facts: Iterable[Fact]) -> Table:
     for fact in facts:
         table.add_row(Text(fact.label), Text(replace_line_controls(fact.text)))
     return table
+
+
+def list_previous_run(runs: Sequence[RunSummary], run: RunSummary) -> list[Fact]:
+    """Return a fact about the last run of the suite before a run, if there is one."""
+    earlier = list_earlier_runs(runs, run)[:1]
+    facts = []
+    for previous in earlier:
+        took = "" if previous.duration_s is None else f" in {format_duration(previous.duration_s)}"
+        started = format_day_and_time(previous.started)
+        facts.append(Fact("previous", f"{started} {previous.status}{took}"))
+    return facts
+
+
+def format_exact_times(run: RunSummary) -> str:
+    """Return the id, the exact times and the note of a run."""
+    duration = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
+    lines = [run.id, format_day_and_time(run.started) + duration, str(run.note)]
+    return "\n".join(filter(None, lines))

@@ -63,7 +63,7 @@ both, a metric over runs, a metric over a swept parameter."""
     ResultsPage.-narrow.-short .-comparing RunsPane { height: 6; }
     ResultsPage.-narrow.-short .-comparing #details { display: none; }
     ResultsPage.-tall #details { max-height: 8; }
-    ResultsPage.-tall.-side-by-side #details { max-height: 65%; }
+    ResultsPage.-tall.-side-by-side #details { height: 1fr; max-height: 1fr; margin-top: 1; }
     ResultsPage.-tall #compared-runs { max-height: 8; }
     ResultsPage.-tall.-side-by-side #notes { max-height: 16; }
     ResultsPage.-tall.-side-by-side .-with-chart #notes { max-height: 25%; margin-top: 1; }

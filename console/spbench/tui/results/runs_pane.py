@@ -20,10 +20,13 @@ from spbench.record.runs.marks import MarksFormat, RunMark, RunMarks, find_marks
 from spbench.record.runs.selection import select_runs
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_run_facts
-from spbench.report.times import format_day_and_time
 from spbench.tui.cells import make_status_cell
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
-from spbench.tui.results.fact_table import build_fact_table
+from spbench.tui.results.fact_table import (
+    build_fact_table,
+    format_exact_times,
+    list_previous_run,
+)
 from spbench.tui.results.fitted_columns import fit_columns
 from spbench.tui.results.run_names import name_starts
 from spbench.tui.results.swept_columns import SCROLL_BAR
@@ -44,6 +47,9 @@ COLUMNS = (
     Column("host", "host", 10, drop_priority=4),
     Column("id", "id", 44, drop_priority=5),
 )
+
+_MAX_TABLE_SHARE = 0.5
+"""Largest share of a tall pane for the runs above the details."""
 
 PassedCounter = Callable[[str], tuple[int, int] | None]
 
@@ -274,7 +280,8 @@ cursor."""
             is_tall = self.screen.has_class("-tall")
             content = format_exact_times(summary)
             if is_tall:
-                content = build_fact_table([Fact("run", summary.id), *facts])
+                previous = list_previous_run(self._all, summary)
+                content = build_fact_table([Fact("run", summary.id), *facts, *previous])
         self.query_one("#details", Static).update(content)
 
     def on_resize(self) -> None:
@@ -299,6 +306,15 @@ cursor."""
         else:
             fitted = [column for column in fitted if not column.drop_priority]
         self.table.set_rows(rows, fitted)
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        """Let the details follow the last run if they are next to the results."""
+        screen = self.screen
+        is_fitted = screen.has_class("-tall") and screen.has_class("-side-by-side")
+        max_lines = int(_MAX_TABLE_SHARE * self.size.height)
+        height = min(1 + len(self.shown), max_lines) if is_fitted and max_lines else "1fr"
+        self.table.styles.height = height
 
     def _select(self, text: str) -> None:
         """Show the runs that match; an invalid filter shows an error and has no effect."""
@@ -331,10 +347,3 @@ cursor."""
         message.update(text)
         message.set_class(bool(text), "visible")
         message.set_class(is_error, "wrong")
-
-
-def format_exact_times(run: RunSummary) -> str:
-    """Return the id, the exact times and the note of a run."""
-    duration = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
-    lines = [run.id, format_day_and_time(run.started) + duration, str(run.note)]
-    return "\n".join(filter(None, lines))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spbench.record.runs.marks import RunMark
-from spbench.report.model import LaunchPart
+from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.run_details import list_case_facts, list_run_facts
 from support.sample_runs import make_case, make_run
 
@@ -69,6 +69,21 @@ def test_counts_all_launches_of_a_run(jobs_of_cases, expected):
     ]
     facts = dict(list_run_facts(make_run(*cases)))
     assert facts["launcher"] == f"openmpi (5.0), {expected}"
+
+
+def test_counts_cases_and_names_the_least_efficient():
+    limit = LimitPart(value=1.0, unit="ms", measured_by="a copy")
+    cases = [
+        make_case(f"x{time}", {"time_ms": float(time)}).model_copy(
+            update={"limits": {"time_ms": limit}, "noisy": "busy" if time == 2 else None}
+        )
+        for time in (4, 2, 10, 1)
+    ]
+    facts = dict(list_run_facts(make_run(*cases)))
+    assert facts["cases"] == "4 passed"
+    assert facts["noise"] == "other work used the cores in 1 of 4 cases"
+    assert facts["ranks"] == "2"
+    assert facts["efficiency"] == "lowest: x10 10 %, x4 25 %, x2 50 %"
 
 
 def test_unknown_facts_are_left_out():
