@@ -103,10 +103,10 @@ last run that measured any."""
     HostsPage LinksPane { height: auto; }
     HostsPage LoadChartPane { display: none; height: 1fr; }
     HostsPage.-high.-machine LoadChartPane { display: block; }
-    HostsPage.-high.-machine DetailsPane { height: auto; max-height: 70%; }
-    HostsPage.-links LoadChartPane { height: 12; }
+    HostsPage.-high.-machine FindingsPane { height: auto; max-height: 70%; }
     HostsPage.-links LinksPane { height: 1fr; }
     HostsPage.-links DetailsPane { height: auto; max-height: 40%; }
+    HostsPage.-links.-high DetailsPane { max-height: 60%; }
     HostsPage.-links.-short DetailsPane { display: none; }
     """
 
@@ -137,10 +137,11 @@ last run that measured any."""
                 pane.border_title = "Hostfiles"
                 yield LineTable(COLUMNS, self._sources, id="sources")
             yield HostsPane(self._survey.facts, self._survey.pending)
-            yield FindingsPane()
+            with Vertical(id="checks"):
+                yield FindingsPane()
+                yield LoadChartPane()
             with Vertical(id="host"):
                 yield DetailsPane()
-                yield LoadChartPane()
                 yield LinksPane()
 
     @property
