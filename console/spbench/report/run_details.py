@@ -31,6 +31,7 @@ MAX_FAILED = 8
 _MARK_TEXTS: Mapping[RunMark, str] = {
     RunMark.OTHER_MACHINE: "hosts, processors or cores differ from the newest run of the suite",
     RunMark.OTHER_VERSIONS: "MPI library or torch differ from the newest run of the suite",
+    RunMark.BATCH: "collected from its folder",
 }
 
 

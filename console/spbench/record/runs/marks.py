@@ -1,4 +1,4 @@
-"""Marks of runs that differ from others by a planted fault, machine or version."""
+"""Marks of runs: a planted fault, another machine or version, a batch job."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from spbench.record.runs.history import RunSummary
 
 
 class RunMark(StrEnum):
-    """A reason why the times of a run differ from those of others: a sign and words."""
+    """A reason why a run differs from others; those with a sign affect its times."""
 
     FAULT = "! fault"
     OTHER_MACHINE = "≠ other machine"
     OTHER_VERSIONS = "≠ other versions"
+    BATCH = "batch job"
 
     @property
     def short(self) -> str:
         """The sign with one word, for narrow columns."""
-        return self.replace("other ", "")
+        return self.replace("other ", "").removesuffix(" job")
 
 
 RunMarks = Mapping[str, Sequence[RunMark]]
@@ -28,6 +29,7 @@ MARK_WORDS: Mapping[str, RunMark] = {
     "fault": RunMark.FAULT,
     "machine": RunMark.OTHER_MACHINE,
     "versions": RunMark.OTHER_VERSIONS,
+    "batch": RunMark.BATCH,
 }
 """The marks by the words of a filter."""
 
@@ -37,7 +39,7 @@ def find_marks(runs: Iterable[RunSummary]) -> dict[str, tuple[RunMark, ...]]:
 
     A run was made with a planted fault, or on other hosts, processors or numbers of cores than the
     newest run of its suite, or on the same with another MPI library or torch. A run without
-    recorded machines is compared with none.
+    recorded machines is compared with none. Runs of a batch job are made by ``spbench collect``.
 
     Args:
         runs: All runs of the home, in any order.
@@ -55,6 +57,8 @@ def find_marks(runs: Iterable[RunSummary]) -> dict[str, tuple[RunMark, ...]]:
         marks = [RunMark.FAULT] if run.faults else []
         if run.machine is not None:
             marks += _compare_machines(run.machine, newest_by_suite[run.suite][1])
+        if run.argv[:1] in (("script",), ("submit",)):
+            marks.append(RunMark.BATCH)
         if marks:
             marks_by_run[run.id] = tuple(marks)
     return marks_by_run

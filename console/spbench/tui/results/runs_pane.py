@@ -153,7 +153,8 @@ class RunRows:
         is_full = self.marks_format is MarksFormat.FULL
         baseline = "" if names is None else f"baseline {names if is_full else ''}".rstrip()
         text = ", ".join(filter(None, (marks, baseline)))
-        style = "slow" if marks else "accent"
+        marks_differ = any(mark is not RunMark.BATCH for mark in self.get_marks(run.id))
+        style = "slow" if marks_differ else "accent"
         return [TableCell(text, style if text else "")]  # an empty cell is not underlined
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
@@ -188,12 +189,12 @@ class RunsPane(FilterPane):
 The recorded runs, the newest first; … is one that is still running. A cursor on the newest run
 moves to each newer one.
 marks: ! fault: made with a planted fault. ≠ other machine, ≠ other versions: the hosts, or the MPI
-library or torch, differ from those of the newest run of the suite. baseline: one was made of it.
+library or torch, differ from those of the newest run of the suite. batch job: of `spbench collect`.
+baseline: one was made of it.
 A run is shown if its id, suite, status, host, marks or note have all words of the filter.
-suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine and
-mark:versions select exactly these, and since:2026-11-01 runs from that day on. Space marks a run as
-a; it is compared with the one under the cursor, b. Below the list are facts about the run under the
-cursor."""
+suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine,
+mark:versions and mark:batch select exactly these, and since:2026-11-01 runs from that day on. Space
+marks a run as a; it is compared with the one under the cursor, b. Below are facts on that run."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
     RunsPane { width: 38%; min-width: 48; height: 1fr; }

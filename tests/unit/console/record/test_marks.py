@@ -27,7 +27,7 @@ def home(tmp_path):
         {"fingerprint": MACHINE | {"id": "3" * 12, "mpi": ["MPICH 5.0.2"]}},
         {"fingerprint": MACHINE, "request": {"inject": ["slow@made"]}},
         {"argv": ["run", "x.yaml", "--inject", "slow"]},
-        {"fingerprint": MACHINE, "argv": ["run", "x.yaml"]},
+        {"fingerprint": MACHINE, "argv": ["submit", "x.yaml"]},
         {"fingerprint": MACHINE | {"id": "4" * 12, "cores": [2]}, "suite": "other"},
     ]
     for day, changes in enumerate(changes_by_run, 1):
@@ -46,6 +46,7 @@ EXPECTED = {
     "2": (RunMark.OTHER_VERSIONS,),
     "3": (RunMark.FAULT,),
     "4": (RunMark.FAULT,),
+    "5": (RunMark.BATCH,),
 }
 
 
@@ -72,6 +73,7 @@ def test_several_marks_of_a_run_are_listed():
         ("mark:fault", "34"),
         ("mark:MACHINE", "1"),
         ("mark:versions", "2"),
+        ("mark:batch", "5"),
         ("fault", "34"),
         ("other", "126"),
         ("mark:fault mark:machine", ""),
