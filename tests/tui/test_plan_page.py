@@ -168,7 +168,7 @@ async def test_torchgraph_has_short_names_of_layers(folder):
         get_input(app, "profile").value = "graph.txt"
         get_input(app, "measured-at").value = "16"
         get_input(app, "cluster").value = "1x1"
-        await pilot.press("f3")
+        await pilot.press("enter")
         await wait_until(pilot, lambda: page.details is not None)
         await wait_until(pilot, lambda: "Conv2d to Linear" in read_screen(app))
 
@@ -571,7 +571,7 @@ async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "Press Ctrl+N to measure" in read_screen(app))
         await wait_until(pilot, lambda: "^n New profile" in read_screen(app))
-        assert "f3 Plan" not in read_screen(app)
+        assert "⏎ Plan" not in read_screen(app)
 
 
 async def test_plan_for_an_existing_file_asks_for_another_name(folder, monkeypatch):

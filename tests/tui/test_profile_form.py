@@ -70,7 +70,7 @@ async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, re
 async def test_file_and_defaults_follow_from_the_other_fields(tmp_path, requests, size):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=size) as pilot:
-        form = await open_profile_form(pilot, "f7", "amoebanet")
+        form = await open_profile_form(pilot, "ctrl+n", "amoebanet")
         await fill_form(pilot, form, "num_layers", "3")
         await fill_form(pilot, form, "batch_sizes", "2, 8")
         await wait_until(pilot, lambda: "--set batch_sizes=2,8" in read_command(form))
@@ -83,7 +83,7 @@ async def test_file_and_defaults_follow_from_the_other_fields(tmp_path, requests
 async def test_measures_a_network_of_the_user(tmp_path, requests):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        form = await open_profile_form(pilot, "f7", "your")
+        form = await open_profile_form(pilot, "ctrl+n", "your")
         await wait_until(pilot, lambda: "name your network as module:callable" in read_screen(app))
         await pilot.press("ctrl+s")
         await fill_form(pilot, form, "model", "nets:UNet")
@@ -99,7 +99,7 @@ async def test_measures_a_network_of_the_user(tmp_path, requests):
 async def test_invalid_size_of_a_network_is_reported_in_the_form(tmp_path, requests):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        form = await open_profile_form(pilot, "f7", "resnet")
+        form = await open_profile_form(pilot, "ctrl+n", "resnet")
         for text in ("x", "12"):
             await fill_form(pilot, form, "depth", text)
             await wait_until(pilot, lambda: form.query_one("#message").has_class("wrong"))
@@ -118,7 +118,7 @@ async def test_profile_of_the_same_name_is_replaced_after_a_question(tmp_path, r
     (tmp_path / "profiles" / "resnet-11.json").write_text("{}")
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        await open_profile_form(pilot, "f7", "resnet")
+        await open_profile_form(pilot, "ctrl+n", "resnet")
         await wait_until(pilot, lambda: "Ctrl+S measures it" in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
@@ -134,13 +134,13 @@ async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, mo
     monkeypatch.setattr(page_module, "measure_profile", fail)
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
-        await open_profile_form(pilot, "f7", "resnet")
+        await open_profile_form(pilot, "ctrl+n", "resnet")
         await wait_until(pilot, lambda: "Ctrl+S measures it" in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: "✗ no torch here" in read_screen(app))
     readonly = make_console(tmp_path, page="plan", readonly=True)
     async with readonly.run_test(size=(80, 24), notifications=True) as pilot:
-        await wait_until(pilot, lambda: "Press F7 to measure" in read_screen(readonly))
+        await wait_until(pilot, lambda: "Press Ctrl+N to measure" in read_screen(readonly))
         await pilot.press("f2", "enter")
         await wait_until(pilot, lambda: "starts nothing" in read_screen(readonly))
 
@@ -154,7 +154,7 @@ async def test_enter_keeps_a_measurement_that_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(page_module, "measure_profile", measure)
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
-        await open_profile_form(pilot, "f7", "resnet")
+        await open_profile_form(pilot, "ctrl+n", "resnet")
         await wait_until(pilot, lambda: "Ctrl+S measures it" in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: "measuring the layers of resnet" in read_screen(app))

@@ -29,7 +29,7 @@ _CLUSTER_HINT = "2x8 (machines x devices), a file or a run: F2 lists"
 _BATCH_HINT = "as in profile"
 _FIRST_BATCH = "32"
 HINT_BY_FIELD = {
-    PROFILE: "the measured times of a model's layers; F2 lists, F7 measures",
+    PROFILE: "the measured times of a model's layers; F2 lists, Ctrl+N measures",
     "measured-at": "samples of a batch of the profile, if its file lacks it",
     CLUSTER: "the machines and devices to plan for; F2 lists",
     "batch": "samples of a step, on all devices together",
