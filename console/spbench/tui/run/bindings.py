@@ -13,6 +13,8 @@ RUN_ACTIONS = REPLAY_ACTIONS | {
     *("metric", "logs", "next_problem", "copy", "back"),
 }
 """Actions that need a run."""
+FAILURE_ACTIONS = frozenset({"failed"})
+"""Actions that need a failed case."""
 FOOTER = (
     *(
         "run.cancel",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
-from spbench.tui.run.bindings import REPLAY_ACTIONS, RUN_ACTIONS
+from spbench.tui.run.bindings import FAILURE_ACTIONS, REPLAY_ACTIONS, RUN_ACTIONS
 from spbench.tui.run.selection import RunSelection
 
 
@@ -72,7 +72,7 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
         return not has_ended and not selection.follows_running
     if action == "next_problem":
         return selection.has_problem()
-    if action == "failed":
+    if action in FAILURE_ACTIONS:
         has_failed = any(case.status.is_bad for case in feed.state.cases.values())
         return has_failed and can_rerun_failed(feed)
     return True
