@@ -65,17 +65,28 @@ def _build_sections(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _build_definitions(benchmark: Benchmark) -> dict[str, Any]:
-    """Return the schemas of a benchmark's ``params``, sweeps and exclusions."""
+    """Return the schemas of a benchmark's ``params``, sweeps and exclusions.
+
+    Sweeps and exclusions refer to ``params``, so that each parameter is described once.
+    """
     params = {param.name: param.json_schema() for param in benchmark.params}
     params |= {alias: params[name] for alias, name in benchmark.aliases.items()}
-    with_np = params | {"np": _NP}
+    with_np = {name: _refer_to_param(benchmark, name) for name in params} | {"np": _NP}
     unswept = {param.name for param in benchmark.params if param.kind in UNSWEPT_KINDS}
-    lists = {name: _build_list(schema) for name, schema in with_np.items() if name not in unswept}
+    lists = {
+        name: _build_list(schema["description"], with_np[name])
+        for name, schema in (params | {"np": _NP}).items()
+        if name not in unswept
+    }
     return {
         f"{benchmark.name}.params": _build_object(params),
         f"{benchmark.name}.lists": _build_object(lists),
         f"{benchmark.name}.points": _build_object(with_np) | {"minProperties": 1},
     }
+
+
+def _refer_to_param(benchmark: Benchmark, name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{benchmark.name}.params/properties/{name}"}
 
 
 def _build_default_params(definitions: dict[str, Any]) -> dict[str, Any]:
@@ -87,8 +98,7 @@ def _build_default_params(definitions: dict[str, Any]) -> dict[str, Any]:
             if schema in schemas_by_name.setdefault(name, []):
                 continue
             schemas_by_name[name].append(schema)
-            reference = {"$ref": f"#/$defs/{benchmark.name}.params/properties/{name}"}
-            references_by_name.setdefault(name, []).append(reference)
+            references_by_name.setdefault(name, []).append(_refer_to_param(benchmark, name))
     return _build_object(
         {
             name: references[0] if len(references) == 1 else {"anyOf": references}
@@ -97,10 +107,8 @@ def _build_default_params(definitions: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _build_list(schema: dict[str, Any]) -> dict[str, Any]:
-    items = {key: value for key, value in schema.items() if key not in ("default", "description")}
-    description = {"description": schema["description"]} if "description" in schema else {}
-    return description | {"type": "array", "items": items, "minItems": 1}
+def _build_list(description: str, items: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "type": "array", "items": items, "minItems": 1}
 
 
 def _build_object(properties: dict[str, Any]) -> dict[str, Any]:

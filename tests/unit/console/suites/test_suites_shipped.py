@@ -47,9 +47,36 @@ def test_schema_describes_each_parameter_of_a_benchmark(name, shape):
         if shape == "lists" and param.kind in UNSWEPT_KINDS:
             assert param.name not in properties
             continue
+        if shape == "points":
+            reference = f"#/$defs/{name}.params/properties/{param.name}"
+            assert properties[param.name] == {"$ref": reference}
+            continue
         assert properties[param.name]["description"] == param.help
         if param.default is not None and shape == "params":
             assert properties[param.name]["default"] == param.default
+
+
+@pytest.mark.parametrize(
+    ("section", "is_valid"),
+    [
+        ({"matrix": {"iterations": [1, 2], "np": [1, 2]}}, True),
+        ({"zip": {"dtype": ["fp32", "fp64"]}}, True),
+        ({"exclude": [{"iterations": 1, "np": 2}]}, True),
+        ({"matrix": {"iterations": []}}, False),
+        ({"matrix": {"iterations": 1}}, False),
+        ({"matrix": {"iterations": [0]}}, False),
+        ({"matrix": {"iteratons": [1]}}, False),
+        ({"matrix": {"np": [0]}}, False),
+        ({"zip": {"dtype": ["fp33"]}}, False),
+        ({"exclude": [{"iterations": 0}]}, False),
+        ({"exclude": [{"iteratons": 1}]}, False),
+        ({"exclude": [{}]}, False),
+    ],
+)
+def test_schema_checks_values_of_sweeps_and_exclusions(section, is_valid):
+    case = {"name": "a", "benchmark": "halo.exchange"} | section
+    suite = {"schema": "spbench.suite/1", "name": "s", "cases": [case]}
+    assert VALIDATOR.is_valid(suite) == is_valid
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
