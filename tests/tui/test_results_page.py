@@ -87,9 +87,9 @@ async def test_shows_every_view(tmp_path, home, size):
         assert (
             "3 runs, lower is better: newest 2.04 ms failed (2001-01-03), best 2.00 ms" in plot_text
         )
-        await pilot.press("p")
+        await pilot.press("X")
         await wait_until(pilot, lambda: chart.count_stops() == 12)  # also of the marked run
-        await wait_until(pilot, lambda: "of made over width (p: 1 of 2)" in read_screen(app))
+        await wait_until(pilot, lambda: "of made over width (X: 1 of 2)" in read_screen(app))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -191,7 +191,7 @@ async def test_page_without_runs_names_the_searched_folder(tmp_path):
     app = open_results(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await wait_until(pilot, lambda: "no run under" in read_screen(app))
-        await pilot.press("space", "o", "p", "e", "y", "c", "m", "X", "w")
+        await pilot.press("space", "o", "p", "e", "y", "c", "m", "X", "W")
         await wait_until(pilot, lambda: "no run is running" in read_screen(app))
         assert app.current_mode == "results"
 
@@ -417,15 +417,15 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         await pilot.press("N", "slash")
         app.focused.value = "since:2001-01-02"
         await wait_until(pilot, lambda: [y for _, _, y in points()] == [20.0, 10.2])
-        await pilot.press("escape", "p", "m", "m")
+        await pilot.press("escape", "X", "m", "m")
         await wait_until(pilot, lambda: "time (m: 1 of 3) of made over width" in read_screen(app))
         await wait_until(pilot, lambda: points()[:2] == [(0, 1.0, 1.02), (0, 2.0, 2.04)])
         await wait_until(
             pilot,
             lambda: "mode=b: 1 1.02 ms, 2 2.04 ms, 4 4.08 ms" in read_widget(app, "#plot-summary"),
         )
-        await pilot.press("p")
-        await wait_until(pilot, lambda: "over mode (p: 2 of 2)" in read_screen(app))
+        await pilot.press("X")
+        await wait_until(pilot, lambda: "over mode (X: 2 of 2)" in read_screen(app))
         assert {x for _, x, _ in points()} == {"a", "b"}
         await pilot.press("tab", "right", "right")
         await wait_until(pilot, lambda: "mode b, time in ms 1.02 (" in read_screen(app))
@@ -435,7 +435,7 @@ async def test_marked_run_is_plotted_over_the_parameter_too(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
-        await pilot.press("end", "space", "home", "p")
+        await pilot.press("end", "space", "home", "X")
         chart = page._views.plot.chart
         await wait_until(pilot, lambda: "● a mode=a" in read_screen(app))
         assert chart.count_stops() == 12
@@ -500,7 +500,7 @@ async def test_reports_runs_that_cannot_be_plotted_or_read(tmp_path):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
-        await pilot.press("p")
+        await pilot.press("X")
         await wait_until(pilot, lambda: "a measured nothing" in read_screen(app))
         for view in ("cases", "compare", "times", "over runs"):
             await pilot.press("v")
@@ -558,7 +558,7 @@ async def test_attaches_to_running_and_replays_ended_runs(
     monkeypatch.setattr(app.context, "watch_run", lambda folder: watched_ids.append(folder.id[:8]))
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         await wait_for_run(pilot)
-        await pilot.press("end", "w", "p", "y", "home", "down", "w")
+        await pilot.press("end", "W", "p", "y", "home", "down", "W")
         assert watched_ids == ["20010105", "20010104"]
         assert replays == [("20010101-083000-made-up", 1.0)]
         assert app.clipboard == "20010101-083000-made-up"

@@ -137,7 +137,7 @@ async def test_small_preview_scrolls_to_the_change(suite):
     app = open_suite(suite)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_for_cases(pilot)
-        await pilot.press("S")
+        await pilot.press("D")
         await open_suite_form(pilot)
         await fill(pilot, "launch.timeout", "77")
         await fill(pilot, "params.iterations", "7")

@@ -422,7 +422,7 @@ async def test_readonly_shows_all_and_changes_nothing(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
         get_editor(app).focus()
-        await pilot.press("x", "c", "S", "i", "d", "delete", "ctrl+s", "f4", "f5", "f6", "f8")
+        await pilot.press("x", "c", "D", "i", "d", "delete", "ctrl+s", "f4", "f5", "f6", "f8")
         await pilot.pause()
         assert isinstance(app.screen, SuitesPage)
         assert get_editor(app).text == suite.read_text() == SUITE

@@ -127,7 +127,7 @@ async def wait_for_results(pilot):
 
 async def wait_for_hosts(pilot):
     await wait_until(pilot, lambda: "cluster.hosts" in read_screen(pilot.app))
-    await pilot.press("down", "d")
+    await pilot.press("down", "r")
     await wait_until(pilot, lambda: "node04" in read_screen(pilot.app))
 
 

@@ -44,6 +44,6 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
     make_binding("results.replay", "p", "replay", "Replay", "Play the recorded run again"),
     make_binding("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
-    make_binding("results.attach", "w", "attach", "Watch", "Watch a run that is still running"),
+    make_binding("results.attach", "W", "attach", "Watch", "Watch a run that is still running"),
     make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
 ]

@@ -95,7 +95,7 @@ SUITES_BINDINGS: list[BindingType] = [
     # F3 has this action while the cursor is above the cases, where the one before is disabled.
     make_binding(
         "suites.edit-suite",
-        "f3,S",
+        "f3,D",
         "edit_suite",
         "Suite defaults",
         "Edit the suite: name, description, defaults",
