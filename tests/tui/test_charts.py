@@ -256,6 +256,9 @@ async def test_bar_height_is_limited():
         lines = render_lines(chart)
         assert sum("█" in line for line in lines) == 10
         assert lines[1].split() == ["p95", "3.00", "ms", "2.00x", "the", "median"]
+        await pilot.resize_terminal(32, 60)
+        await pilot.pause()
+        assert render_lines(chart)[1].split() == ["p95", "3.00", "ms", "2.00x"]
 
 
 async def test_empty_chart_says_so():

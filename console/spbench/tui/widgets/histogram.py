@@ -10,6 +10,7 @@ from textual.geometry import Offset
 
 from spbench.record.number_formatting import (
     choose_unit,
+    format_factor,
     format_number,
     format_percent,
     format_value,
@@ -28,6 +29,7 @@ MAX_BAR_LINES = 12
 """Lines of the highest bar; higher bars would show no more detail of a distribution."""
 MIN_BAR_LINES = 3
 _VALUE_WIDTH = 12
+_RATIO_GAP = "   "
 MIN_GAP_WIDTH = 3
 """Cells of a bin from which the last one is left free, so that bars do not melt together."""
 MIN_AXIS_WIDTH = 24
@@ -142,13 +144,24 @@ class HistogramChart(Chart):
         rows: list[list[Piece]] = []
         if self._quantiles and lines > len(self._quantiles):
             names_width = max(map(cell_width, self._quantiles))
-            median = self._quantiles.get("median", 0.0)
+            ratios = self._describe_ratios(width - names_width - _VALUE_WIDTH - len(_RATIO_GAP))
             for name, value in self._quantiles.items():
                 text = fit(self._format(value), _VALUE_WIDTH, "right")
-                ratio = f"   {format_ratio(value / median)}" if median > 0 else ""
+                ratio = _RATIO_GAP + ratios[name] if ratios else ""
                 label = (fit(name, names_width), "axis")
                 rows.append([label, (fit(text + ratio, max(1, width - names_width)), "text")])
         return [*rows, *([] for _ in range(lines - len(rows)))]
+
+    def _describe_ratios(self, width: int) -> Mapping[str, str]:
+        """Return each quantile over the median; without words if these do not fit."""
+        median = self._quantiles.get("median", 0.0)
+        if median <= 0:
+            return {}
+        ratios = {name: value / median for name, value in self._quantiles.items()}
+        texts = {name: format_ratio(ratio) for name, ratio in ratios.items()}
+        if max(map(cell_width, texts.values())) <= width:
+            return texts
+        return {name: format_factor(ratio) for name, ratio in ratios.items()}
 
     def _measure_bars_width(self, width: int) -> int:
         """Return the cells of the bars, right of the counts."""
