@@ -1309,6 +1309,7 @@ async def test_replay_pauses_and_changes_speed(open_run):
         await run.press(*["plus"] * len(REPLAY_SPEEDS))
         await run.wait_for_texts("■ played", "✓ passed")
         assert source.speed is None
+        await run.wait_until(lambda: "p Pause" not in read_screen(run.app))
 
 
 async def test_cancel_asks_and_reports_errors(open_run, monkeypatch):

@@ -64,6 +64,8 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
     feed = selection.feed
     run = feed.state.run
     has_ended = feed.ended or (run is not None and run.status is not None)
+    if action.partition("(")[0] in REPLAY_ACTIONS:
+        return not feed.ended
     if action == "cancel":
         return not has_ended
     if action == "again":

@@ -116,7 +116,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
             self.context.can_watch,
             self.context.is_run_active(),
             feed,
-            None if feed is None else (feed.remote_host, self._selection.is_playing),
+            None if feed is None else (feed.ended, feed.remote_host, self._selection.is_playing),
             self.can_rerun,
             self._offers("back"),
             self.offers("next_problem"),
