@@ -385,6 +385,18 @@ async def test_end_of_a_run_shows_first_failed_case_and_findings(open_run):
         await run.wait_until(lambda: not run.page.query_one(RunBody).shows_findings)
 
 
+async def test_end_without_samples_shows_the_logs(open_run):
+    error = {"message": "ValueError: no warp", "traceback": "Traceback\n  in warp.py"}
+    events = [
+        *make_running_events()[:-4],
+        make.rank_event("case_end", 1, case="warp", status="error", error=error),
+        make.case_judged("warp", "error", "rank 1: no warp"),
+        make.run_end("error", 4),
+    ]
+    async with open_run((160, 50), events) as run:
+        await run.wait_for_texts("Logs of all ranks", "in warp.py")
+
+
 async def test_wide_short_screen_has_charts_next_to_findings(open_run):
     async with open_run((160, 30), make_ended_run()) as run:
         await run.wait_for_texts("✗ failed next: check sum failed")

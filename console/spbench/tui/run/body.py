@@ -186,10 +186,11 @@ class RunBody(Container):
         """Whether the findings are visible."""
         return self.has_class("-wide") or self.panel.shows_findings
 
-    def suggest_findings(self) -> None:
-        """Show the panel with the findings, unless the user has chosen a panel."""
-        if self._findings_panel is not None and not self._user_chose_panel:
-            self._show(self._findings_panel)
+    def suggest_findings(self, otherwise: Panel | None = None) -> None:
+        """Show findings, or a panel next to them, unless the user has chosen one."""
+        panel = self._findings_panel or otherwise
+        if panel is not None and not self._user_chose_panel:
+            self._show(panel)
 
     @property
     def _findings_panel(self) -> Panel | None:

@@ -19,6 +19,7 @@ from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_rows import LEGEND
 from spbench.tui.run.findings import FindingKind, RunFinding
+from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.charts import ChartPane
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.gpu_panel import GpuRows
@@ -177,10 +178,12 @@ class RunPresenter:
         if self._outcome_shown or run is None or run.finished is None:
             return False
         self._outcome_shown = True
-        self._body.suggest_findings()
         failed = selection.first_failed_case()
         if failed is not None and selection.follows_running and selection.rank is None:
             selection.choose(failed)
+        # The logs have the traceback of a case that failed before its first sample.
+        shows_logs = selection.metric is None and bool(selection.feed.logs)
+        self._body.suggest_findings(Panel.LOGS if shows_logs else None)
         return True
 
     def pause(self, paused: bool) -> None:
