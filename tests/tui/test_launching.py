@@ -73,10 +73,10 @@ async def test_hosts_can_be_a_file_or_a_list(tmp_path, suite):
         ("H", "no.hosts", "cannot read the hostfile: No such file"),
         ("H", "./", "cannot read the hostfile: Is a directory"),
         ("E", "1X=2", "✗ '1X=2' is not NAME=VALUE"),
-        ("n", "~no-such-user/file", "✗ ~no-such-user/file: unknown home directory"),
-        ("n", "suites/", "✗ suites/: not a file name"),
-        ("n", "a.txt", "is not a suite file name: end it with .yaml"),
-        ("n", "", "✗ type a file name, or leave with Escape"),
+        ("ctrl+n", "~no-such-user/file", "✗ ~no-such-user/file: unknown home directory"),
+        ("ctrl+n", "suites/", "✗ suites/: not a file name"),
+        ("ctrl+n", "a.txt", "is not a suite file name: end it with .yaml"),
+        ("ctrl+n", "", "✗ type a file name, or leave with Escape"),
     ],
 )
 async def test_dialog_stays_open_with_the_error_of_its_line(tmp_path, suite, key, line, error):
