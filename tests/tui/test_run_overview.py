@@ -107,8 +107,7 @@ def test_times_of_unfinished_and_disturbed_cases_are_marked():
     state = make.build_state([make.run_start(*cases)])
     times = list_previous_times(previous_run, [case.identity for case in state.cases.values()])
     current = {
-        name: CaseRow(CaseStatus.RUNNING, name, False, 2, 0.5, 2.0, True, None, (0, 0))
-        for name in "abc"
+        name: CaseRow(CaseStatus.RUNNING, name, 2, 0.5, 2.0, True, None, (0, 0)) for name in "abc"
     }
     rows = PreviousRows(times, current)
     cells = {name: rows.cells(name) for name in "abc"}

@@ -12,8 +12,6 @@ from spbench_core.events.statuses import CaseStatus, RunStatus
 
 PRELIMINARY = "…"
 """The sign of a value from some of the iterations."""
-FULL_IDS_WIDTH = 100
-"""Width of a table, in cells, from which the ids of cases are not abbreviated."""
 _STYLES: Mapping[str, str] = {CaseStatus.UNFINISHED: "slow", CaseStatus.FLAKY: "passed"}
 STATUS_COLOURS: Mapping[str, str] = {
     **dict.fromkeys((RunStatus.PASSED, CaseStatus.FLAKY), "$text-success"),

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from spbench.report.text_tables import drop_parameter_names
-from spbench.tui.cells import FULL_IDS_WIDTH
 from spbench.tui.widgets.table_columns import DROPPABLE_PRIORITY, Column, lay_out
 
 _SWEPT = re.compile(r"(?P<name>.*)\[(?P<point>[^\[\]]*=[^\[\]]*)\]")
@@ -27,13 +25,11 @@ class SweptColumns:
         keys: The parameters that have a column, in the order of the ids.
         after: The key of the column of cases.
         widths: The widths of the columns, in cells.
-        short_ids: Whether ids are shown without the names of other swept parameters.
     """
 
     keys: tuple[str, ...] = ()
     after: str = "case"
     widths: Mapping[str, int] = field(default_factory=dict)
-    short_ids: bool = False
 
     def columns(self, others: Sequence[Column]) -> list[Column]:
         """Return the other columns with these columns inserted."""
@@ -49,7 +45,7 @@ class SweptColumns:
         )
         shown_id = f"{name}[{remaining}]" if remaining else name
         values = [point.get(key, "") for key in self.keys]
-        return [drop_parameter_names(shown_id) if self.short_ids else shown_id, *values]
+        return [shown_id, *values]
 
     def sort_value(self, case: str, column: str) -> tuple[bool, float, str] | None:
         """Return the sort key of a case in one of these columns.
@@ -95,7 +91,15 @@ def choose_swept_columns(
     swept = SweptColumns(keys, after, widths)
 
     layout_without_swept = lay_out(others, width)
-    layout_with_swept = lay_out(swept.columns(others), width)
+    names = (swept.cells(case)[0] for case in cases)
+    name_width = max(map(len, (after, *names)))
+    layout_with_swept = lay_out(
+        [
+            replace(column, width=name_width) if column.key == after else column
+            for column in swept.columns(others)
+        ],
+        width,
+    )
     id_width = next(
         placed.width for placed in layout_without_swept.placed if placed.column.key == after
     )
@@ -116,7 +120,7 @@ def choose_swept_columns(
         and all(column.drop_priority >= min_drop_priority for column in left_out)
     ):
         return swept
-    return SweptColumns(after=after, short_ids=ids_are_cut or width < FULL_IDS_WIDTH)
+    return SweptColumns(after=after)
 
 
 def _parse_number(text: str) -> float | None:

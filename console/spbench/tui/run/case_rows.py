@@ -11,7 +11,6 @@ from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.planted_faults import find_fault_outcome
-from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -60,7 +59,6 @@ class CaseRow:
     """The values of a case in its row.
 
     Attributes:
-        short_id: Whether the id is shown without the names of swept parameters.
         done: The completed share of the iterations, which only grows; None unless the case is
             running.
         time: The time in ms: that of the slowest rank per iteration, then the median.
@@ -73,7 +71,6 @@ class CaseRow:
 
     status: CaseStatus
     id: str
-    short_id: bool
     ranks: int
     done: float | None
     time: float | None
@@ -104,7 +101,7 @@ class CaseRow:
             efficiency = "> 200 %"
         return [
             make_status_cell(self.status, self.status_text, noisy=self.noisy),
-            drop_parameter_names(self.id) if self.short_id else self.id,
+            self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done:.0%}",
             preliminary + format_time_cell(self.time),
@@ -133,12 +130,10 @@ class RunCaseRows:
     """The rows of all cases; the row of a finished case is built once.
 
     Attributes:
-        short_ids: Whether ids are shown without the names of swept parameters.
         columns: The columns of the table; only `update` changes them.
     """
 
     def __init__(self, feed: Feed) -> None:
-        self.short_ids = False
         self.columns: tuple[Column, ...] = COLUMNS
         self._feed = feed
         self._rows: dict[str, CaseRow] = {}
@@ -155,7 +150,6 @@ class RunCaseRows:
                 or self._row_states[case.id] is not case
                 or case.status == CaseStatus.RUNNING
                 or row.status != self._feed.case_status(case)
-                or row.short_id != self.short_ids
             ):
                 self._update_row(case)
         self.columns = tuple(self._fit_columns())
@@ -176,7 +170,7 @@ class RunCaseRows:
 
     def measure_width(self) -> int:
         """Return the width of a table with all columns and whole ids, without its margins."""
-        ids = (cell_width(drop_parameter_names(case)) for case in self._rows)
+        ids = map(cell_width, self._rows)
         id_width = max([MIN_ID_WIDTH, *ids])
         return id_width + sum(column.width + 1 for column in self.columns if not column.flexible)
 
@@ -225,7 +219,6 @@ class RunCaseRows:
         return CaseRow(
             status=CaseStatus.WAITING if waits else self._feed.case_status(case),
             id=case.id,
-            short_id=self.short_ids,
             ranks=case.identity.np,
             done=self._compute_progress(case, previous) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,

@@ -14,7 +14,7 @@ from time import monotonic
 from textual.widget import Widget
 
 from spbench.record.messages.cases import describe_time_reference
-from spbench.tui.cells import FULL_IDS_WIDTH, name_readings
+from spbench.tui.cells import name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_rows import LEGEND
@@ -250,7 +250,6 @@ class RunPresenter:
 
     def _show_cases(self) -> None:
         selection = self.selection
-        selection.cases.short_ids = self.cases.size.width < FULL_IDS_WIDTH
         selection.cases.update()
         self._show_table(self.cases, selection.cases, selection.cases.columns)
         self._body.share_width(selection.cases.measure_width())

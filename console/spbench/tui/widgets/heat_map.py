@@ -24,7 +24,7 @@ _NUMBER_WIDTH = 7
 """Cells of a column with numbers."""
 _GLYPH_WIDTH = 2
 """Cells of a column with glyphs only."""
-_MAX_LABEL_WIDTH = 16
+_MAX_LABEL_WIDTH = 24
 
 Matrix = Sequence[Sequence[float | None]]
 """A list of values per row, with None for a missing value."""

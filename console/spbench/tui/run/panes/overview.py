@@ -14,7 +14,6 @@ from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.messages.slowness import describe_ratio
 from spbench.record.number_formatting import DISTURBED, format_factor, format_value
 from spbench.report.previous_times import PreviousRun, PreviousTime
-from spbench.report.text_tables import drop_parameter_names
 from spbench.tui.cells import PRELIMINARY, format_time_cell
 from spbench.tui.panes import Pane
 from spbench.tui.run.case_rows import RunCaseRows
@@ -88,8 +87,7 @@ class HostMap(HeatMap):
             return
         cases = [case for case in slowness_by_case if slowness_by_case[case]]
         rows = [[slowness_by_case[case].get(host) for host in hosts] for case in cases]
-        labels = [drop_parameter_names(case) for case in cases]
-        self.update(labels, rows, "x", "lower", hosts, rows)
+        self.update(cases, rows, "x", "lower", hosts, rows)
         if shown_case in cases and self.cursor is None:
             # Not with each update, because the user may have scrolled.
             revealed = (shown_case, self.size)
@@ -230,7 +228,7 @@ class PreviousRows:
         ratio = self._compute_ratio(str(key))
         ratio_mark = then_mark or now_mark
         return [
-            drop_parameter_names(row.id) if row.short_id else row.id,
+            row.id,
             TableCell(then_mark + format_time_cell(previous.time_ms), "muted"),
             now_mark + format_time_cell(row.time),
             "" if ratio is None else ratio_mark + format_factor(ratio),
