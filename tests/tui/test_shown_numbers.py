@@ -146,6 +146,18 @@ async def test_demo_shows_the_times_of_its_report():
     assert checks == {name: part.check_counts for name, part in recorded.items()}
 
 
+async def test_cases_keep_the_order_of_the_suite():
+    feed = Feed(find_demo_run(), ReplaySource(RecordedEvents(find_demo_run().events), None))
+    await feed.follow()
+    rows = RunCaseRows(feed)
+    cases = feed.state.cases
+    feed.state.cases = dict(reversed(cases.items()))
+    await rows.compute_times()
+    feed.state.cases = cases
+    rows.update()
+    assert rows.keys() == list(cases)
+
+
 def test_progress_of_a_case_only_grows(tmp_path):
     folder = RunFolder(tmp_path)
     feed = Feed(folder, LiveSource(folder))

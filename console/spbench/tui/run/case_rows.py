@@ -183,7 +183,8 @@ class RunCaseRows:
                 except RuntimeError:  # a late event changed the samples at the same time
                     return
                 self._times[case.id] = case, summary.p50 if summary else None
-                if self._feed.state.cases.get(case.id) is case:
+                # `update` adds the rows, in the order of the suite.
+                if case.id in self._rows and self._feed.state.cases.get(case.id) is case:
                     self._update_row(case)
 
     @property
