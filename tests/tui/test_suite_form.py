@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from spbench.engine.run_estimate import NO_ESTIMATE
 from spbench.errors import UsageError
 from spbench.suites.edit.head import list_suite_benchmarks, read_head, replace_head
 from spbench.tui.form.texts import FormTexts
@@ -12,6 +11,7 @@ from spbench.tui.suites.form.suite_form import SuiteForm
 from spbench.tui.suites.form.suite_preview import build_suite_preview
 from spbench.tui.suites.form.suite_texts import SuiteFields, read_head_draft
 from spbench.tui.suites.page import SuitesPage
+from spbench.tui.suites.parsed_suite import SuiteForecast
 from support.paths import SUITES
 from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import (
@@ -91,7 +91,7 @@ def test_preview_has_only_errors_of_the_head():
             return replace_head(wrong_case, draft)
 
         changed = type(draft)(draft.name, defaults=defaults)
-        return build_suite_preview(changed, write, Path("s.yaml"), lambda suite: NO_ESTIMATE)
+        return build_suite_preview(changed, write, Path("s.yaml"), lambda suite: SuiteForecast())
 
     assert build(np=2).problems == ()
     assert build(np=2).lines.endswith("defaults:\n  np: 2")

@@ -5,7 +5,6 @@ import textwrap
 import pytest
 from textual.widgets import Input, Static
 
-from spbench.engine.run_estimate import NO_ESTIMATE
 from spbench.suites.edit.compose import insert_case, read_defaults, replace_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.fields import list_launch_fields, list_param_fields
@@ -19,6 +18,7 @@ from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
 from spbench.tui.suites.form.form_texts import FormFields
 from spbench.tui.suites.form.preview import build_preview
+from spbench.tui.suites.parsed_suite import SuiteForecast
 from spbench_core.catalog import BENCHMARKS
 from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import (
@@ -200,7 +200,7 @@ def test_preview_has_the_cases_with_inherited_values(tmp_path):
         return insert_case(text, draft)
 
     preview = build_preview(
-        draft, write, tmp_path / "a.yaml", lambda suite: NO_ESTIMATE, read_defaults(text)
+        draft, write, tmp_path / "a.yaml", lambda suite: SuiteForecast(), read_defaults(text)
     )
     assert preview.problems == ()
     assert [case.params["iterations"] for case in preview.cases] == [7]

@@ -115,8 +115,8 @@ class CaseComposer:
             return replace_head(text, changed)
 
         benchmarks = list_suite_benchmarks(text)
-        estimate = self._pane.estimate_suite
-        await self._push_form(SuiteForm(draft, benchmarks, write, document.path, estimate))
+        forecast = self._pane.forecast_suite
+        await self._push_form(SuiteForm(draft, benchmarks, write, document.path, forecast))
 
     async def _show_form(
         self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, submit_label: str
@@ -129,9 +129,8 @@ class CaseComposer:
             write,
             document.path,
             submit_label,
-            self._pane.estimate_suite,
+            self._pane.forecast_suite,
             read_defaults(self._pane.editor.text),
-            self._pane.find_excess,
         )
         await self._push_form(form)
 

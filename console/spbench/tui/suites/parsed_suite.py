@@ -111,17 +111,6 @@ def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str
     return find_rejection(replace(plan, jobs=jobs))
 
 
-def find_suite_excess(suite: Suite, request: Request) -> str:
-    """Return a message if a suite has too many ranks here; otherwise empty."""
-    from spbench.engine.plan import plan_suite
-
-    try:
-        plan = plan_suite(request, suite)
-    except SpbenchError:
-        return ""
-    return next(iter(_find_excess(plan).values()), "")
-
-
 def _find_excess(plan: RunPlan) -> Mapping[str, str]:
     from spbench.engine.capacity import find_excess_ranks
 
@@ -137,14 +126,29 @@ def estimate_parsed(parsed: ParsedSuite) -> RunEstimate:
     return NO_ESTIMATE if plan is None else _estimate_plan(plan, plan.request.home)
 
 
-def estimate_suite(suite: Suite, request: Request) -> RunEstimate:
-    """Return the estimated duration of a suite; empty if it cannot be planned."""
+@dataclass(frozen=True, slots=True)
+class SuiteForecast:
+    """The duration of a suite, and whether this machine is large enough for it.
+
+    Attributes:
+        estimate: The estimated duration; empty if the suite cannot be planned.
+        excess: A message if it has too many ranks for this machine; otherwise empty.
+    """
+
+    estimate: RunEstimate = NO_ESTIMATE
+    excess: str = ""
+
+
+def forecast_suite(suite: Suite, request: Request) -> SuiteForecast:
+    """Return the forecast of a suite; empty if it cannot be planned."""
     from spbench.engine.plan import plan_suite
 
     try:
-        return _estimate_plan(plan_suite(request, suite), request.home)
+        plan = plan_suite(request, suite)
+        estimate = _estimate_plan(plan, request.home)
     except SpbenchError:
-        return NO_ESTIMATE
+        return SuiteForecast()
+    return SuiteForecast(estimate, next(iter(_find_excess(plan).values()), ""))
 
 
 def _estimate_plan(plan: RunPlan, home: Path) -> RunEstimate:

@@ -21,8 +21,8 @@ from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.parsed_suite import (
     ParsedSuite,
-    estimate_suite,
-    find_suite_excess,
+    SuiteForecast,
+    forecast_suite,
     parse_text,
 )
 from spbench.tui.suites.problem_list import ProblemList
@@ -32,7 +32,6 @@ from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
-    from spbench.engine.run_estimate import RunEstimate
     from spbench.suites.case import Suite
 
 PARSE_DELAY = 0.15
@@ -282,13 +281,9 @@ class TextPane(Vertical):
     def _parse_text(self, text: str, path: Path) -> ParsedSuite:
         return parse_text(text, self._build_request(path))
 
-    def estimate_suite(self, suite: Suite) -> RunEstimate:
-        """Return the estimated duration of a suite with the current launch settings."""
-        return estimate_suite(suite, self._build_request(suite.path))
-
-    def find_excess(self, suite: Suite) -> str:
-        """Return a message if a suite has too many ranks; otherwise empty."""
-        return find_suite_excess(suite, self._build_request(suite.path))
+    def forecast_suite(self, suite: Suite) -> SuiteForecast:
+        """Return the forecast of a suite with the current launch settings."""
+        return forecast_suite(suite, self._build_request(suite.path))
 
     def schedule_parse(self, delay: float = PARSE_DELAY) -> None:
         """Parse the text after a time without keys, or at once if ``delay`` is 0."""

@@ -14,12 +14,10 @@ from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
 from spbench.tui.suites.form.form_texts import FormFields
 from spbench.tui.suites.form.preview import (
-    EstimateSuite,
-    FindExcess,
+    ForecastSuite,
     Preview,
     WriteDraft,
     build_preview,
-    ignore_excess,
 )
 from spbench_core.catalog.benchmark import Benchmark
 
@@ -33,9 +31,8 @@ class CaseForm(DraftForm):
         write: Writes a draft into the text of the suite.
         path: The file of the suite.
         submit_label: The label of the button: ``Insert`` or ``Change``.
-        estimate: Returns the estimated duration of a suite.
+        forecast: Returns the forecast of a suite.
         defaults: The data of the suite's ``defaults:``.
-        find_excess: Returns a message if a suite has too many ranks for this machine.
     """
 
     HELP = """\
@@ -53,16 +50,14 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
         write: WriteDraft,
         path: Path,
         submit_label: str,
-        estimate: EstimateSuite,
+        forecast: ForecastSuite,
         defaults: Any = None,
-        find_excess: FindExcess = ignore_excess,
     ) -> None:
         super().__init__(f"{benchmark.name}: {benchmark.summary}", submit_label)
         self._fields = FormFields(benchmark, draft, defaults)
         self._write = write
         self._path = path
-        self._estimate = estimate
-        self._find_excess = find_excess
+        self._forecast = forecast
 
     def build_rows(self) -> FieldList:
         """Return the list of the fields of the case."""
@@ -78,9 +73,8 @@ undoes it. Escape leaves the form, after a question if you have changed somethin
             result.draft,
             self._write,
             self._path,
-            self._estimate,
+            self._forecast,
             self._fields.defaults,
-            self._find_excess,
         )
         return FormReading(result.errors, build)
 

@@ -7,26 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spbench.engine.run_estimate import RunEstimate
 from spbench.errors import SpbenchError
 from spbench.suites.case import Case, Suite
 from spbench.suites.edit.compose import EditedText, insert_case
 from spbench.suites.edit.draft import CaseDraft, inherit_defaults
 from spbench.suites.edit.outline import EntryLines, Outline
 from spbench.suites.loader import check_text
+from spbench.tui.suites.parsed_suite import SuiteForecast
 from spbench_core.number_text import format_quantity
 
 WriteDraft = Callable[[CaseDraft], EditedText]
 """Writes a draft into the edited text; raises UsageError if that is impossible."""
-EstimateSuite = Callable[[Suite], RunEstimate]
-"""Returns the estimated duration of a suite."""
-FindExcess = Callable[[Suite], str]
-"""Returns a message if a suite has too many ranks for this machine, or an empty text."""
-
-
-def ignore_excess(suite: Suite) -> str:
-    """Return no message on any number of ranks."""
-    return ""
+ForecastSuite = Callable[[Suite], SuiteForecast]
+"""Returns the forecast of a suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +67,8 @@ def build_preview(
     draft: CaseDraft,
     write: WriteDraft,
     path: Path,
-    estimate: EstimateSuite,
+    forecast: ForecastSuite,
     defaults: Any = None,
-    find_excess: FindExcess = ignore_excess,
 ) -> Preview:
     """Return the preview of a draft.
 
@@ -84,9 +76,8 @@ def build_preview(
         draft: The draft.
         write: Writes it into the text of the suite.
         path: The file of the suite.
-        estimate: Returns the estimated duration of a suite.
+        forecast: Returns the forecast of a suite.
         defaults: The data of the suite's ``defaults:``.
-        find_excess: Returns a message on too many ranks.
     """
     try:
         edited = write(draft)
@@ -104,9 +95,16 @@ def build_preview(
     suite = check_text(single_case.text, path).suite
     if suite is None:
         return Preview(edited, "\n".join(lines), span.top, problems)
-    duration = estimate(suite).own_text
-    warning = find_excess(suite)
-    return Preview(edited, "\n".join(lines), span.top, problems, suite.cases, duration, warning)
+    suite_forecast = forecast(suite)
+    return Preview(
+        edited,
+        "\n".join(lines),
+        span.top,
+        problems,
+        suite.cases,
+        suite_forecast.estimate.own_text,
+        suite_forecast.excess,
+    )
 
 
 def _contains(span: EntryLines, line: int) -> bool:

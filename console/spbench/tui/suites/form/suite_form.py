@@ -14,7 +14,7 @@ from spbench.tui.form.row_list import RowList
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_form import DraftForm, FormReading
 from spbench.tui.suites.form.form_texts import LAUNCH
-from spbench.tui.suites.form.preview import EstimateSuite
+from spbench.tui.suites.form.preview import ForecastSuite
 from spbench.tui.suites.form.suite_preview import WriteHead, build_suite_preview
 from spbench.tui.suites.form.suite_texts import DEFAULTS, PARAMS, SuiteFields, read_head_draft
 from spbench_core.catalog.benchmark import Benchmark
@@ -49,7 +49,7 @@ class SuiteForm(DraftForm):
         benchmarks: The benchmarks of the suite's cases.
         write: Writes a head into the text of the suite.
         path: The file of the suite.
-        estimate: Returns the estimated duration of a suite.
+        forecast: Returns the forecast of a suite.
     """
 
     HELP = """\
@@ -67,13 +67,13 @@ question if you have changed something."""
         benchmarks: Sequence[Benchmark],
         write: WriteHead,
         path: Path,
-        estimate: EstimateSuite,
+        forecast: ForecastSuite,
     ) -> None:
         super().__init__(f"Suite {draft.name}: name, description and defaults", "Change")
         self._fields = SuiteFields(draft, benchmarks)
         self._write = write
         self._path = path
-        self._estimate = estimate
+        self._forecast = forecast
 
     def build_rows(self) -> SuiteRows:
         """Return the list of the fields of the suite."""
@@ -84,5 +84,5 @@ question if you have changed something."""
         result = read_head_draft(self._fields, texts)
         if result.draft is None:
             return FormReading(result.errors, None)
-        build = partial(build_suite_preview, result.draft, self._write, self._path, self._estimate)
+        build = partial(build_suite_preview, result.draft, self._write, self._path, self._forecast)
         return FormReading(result.errors, build)

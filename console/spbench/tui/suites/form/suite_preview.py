@@ -11,14 +11,14 @@ from spbench.suites.edit.head import HeadDraft
 from spbench.suites.edit.outline import Outline, lacks_only_cases
 from spbench.suites.loader import check_text
 from spbench.suites.yaml_nodes import Mark
-from spbench.tui.suites.form.preview import EstimateSuite, Preview
+from spbench.tui.suites.form.preview import ForecastSuite, Preview
 
 WriteHead = Callable[[HeadDraft], EditedText]
 """Writes a head into the edited text; raises UsageError if that is impossible."""
 
 
 def build_suite_preview(
-    draft: HeadDraft, write: WriteHead, path: Path, estimate: EstimateSuite
+    draft: HeadDraft, write: WriteHead, path: Path, forecast: ForecastSuite
 ) -> Preview:
     """Return the preview of a head.
 
@@ -26,7 +26,7 @@ def build_suite_preview(
         draft: The head.
         write: Writes it into the text of the suite.
         path: The file of the suite.
-        estimate: Returns the estimated duration of a suite.
+        forecast: Returns the forecast of a suite.
     """
     try:
         edited = write(draft)
@@ -46,7 +46,7 @@ def build_suite_preview(
     suite = checked_text.suite
     if suite is None:
         return Preview(edited, lines, first_line, problems)
-    duration = estimate(suite).own_text
+    duration = forecast(suite).estimate.own_text
     return Preview(edited, lines, first_line, (), suite.cases, duration)
 
 
