@@ -119,7 +119,7 @@ async def open_first_case(pilot):
     """Open the form of the suite's first case."""
     await wait_for_cases(pilot)
     await move_to_line(pilot, FIRST_CASE_LINE)
-    await pilot.press("e")
+    await pilot.press("f3")
     return await wait_for_form(pilot)
 
 
