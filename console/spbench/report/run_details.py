@@ -112,10 +112,13 @@ def _generate_case_counts(run: RecordedRun) -> Iterator[Fact]:
     if not cases:
         return
     count_by_status = Counter(case.status_text for case in cases)
-    yield Fact("cases", ", ".join(f"{count} {status}" for status, count in count_by_status.items()))
+    yield Fact(
+        "cases", ", ".join(f"{number} {status}" for status, number in count_by_status.items())
+    )
     noisy_count = sum(case.noisy is not None for case in cases)
+    count = format_quantity(len(cases), "case")
     if noisy_count:
-        yield Fact("noise", f"other work used the cores in {noisy_count} of {len(cases)} cases")
+        yield Fact("noise", f"other work used the cores in {noisy_count} of {count}")
     yield Fact("ranks", ", ".join(map(str, sorted({case.np for case in cases}))))
     efficiencies = sorted(
         (efficiency, case.id)
