@@ -31,7 +31,7 @@ Enter goes to the next failed or slow rank, like n."""
         ),
     ]
     DEFAULT_CSS = """
-    FindingsPanel { height: 1fr; scrollbar-size: 1 1; }
+    FindingsPanel { height: 1fr; scrollbar-size: 1 1; scrollbar-gutter: stable; }
     FindingsPanel Static { height: auto; }
     .frameless FindingsPanel Static { padding-right: 1; }
     """
