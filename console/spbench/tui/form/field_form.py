@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -104,17 +105,17 @@ class FieldForm(Modal[Answer | None]):
         self._last_row: FormRow | None = None
         self._initial_texts = FormTexts({})
 
+    @abstractmethod
     def build_rows(self) -> RowList:
         """Return the list of the fields, with the id ``fields``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compose_outcome(self) -> ComposeResult:
         """Yield the widgets next to the fields, above the message."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def show_outcome(self) -> Answer | None:
         """Show the outcome of the texts and return the answer; None if a text is invalid."""
-        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         with Vertical(id="form") as frame:

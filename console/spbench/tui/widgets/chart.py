@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -91,6 +92,7 @@ class Chart(Widget, can_focus=True):
         self._lines_size = Size()
         self._style = ComponentStyles(self, "chart")
 
+    @abstractmethod
     def draw(self, width: int, height: int) -> Sequence[Sequence[Piece]]:
         """Return the lines from the top, each as pieces of text with their styles.
 
@@ -98,7 +100,6 @@ class Chart(Widget, can_focus=True):
             width: Cells of the widget, at least 1. Longer lines are cut.
             height: Lines of the widget, at least 1. Further lines are not shown.
         """
-        raise NotImplementedError
 
     def count_stops(self) -> int:
         """Return the number of positions of the cursor."""

@@ -6,6 +6,7 @@ A histogram and a timeline show samples; stacked bars show shares in the details
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -72,13 +73,13 @@ class SamplesCache:
 class ChartPane(Pane):
     """A chart of a metric in a frame."""
 
+    @abstractmethod
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples of a metric, of one rank or reduced over all ranks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def clear(self, reason: str) -> None:
         """Show why there are no samples."""
-        raise NotImplementedError
 
 
 class HistogramPane(ChartPane):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,9 +36,9 @@ class DraftForm(FieldForm[EditedText]):
     A subclass yields its rows in `build_rows`, and reads their texts in `read_texts`.
     """
 
+    @abstractmethod
     def read_texts(self, texts: FormTexts) -> FormReading:
         """Return the errors in the texts, or how to build their preview."""
-        raise NotImplementedError
 
     def find_defaults(self, preview: Preview) -> Mapping[str, str]:
         """Return the defaults of empty fields, which follow from other fields."""
