@@ -1132,7 +1132,7 @@ async def test_details_of_a_failed_rank_have_error_and_job_output(open_run, size
         await run.wait_for_texts("ValueError: no such tile", "in halo.py")
         for name, key in (("cases", "warp"), ("ranks", 2)):
             await run.focus(name)
-            run.page.presenter.move_cursor(run.table(name), key)
+            run.page.presenter.cursors.move(run.table(name), key)
             await run.press("enter")
             await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
             text = await run.copy_text()

@@ -178,7 +178,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
 
     def on_line_table_row_highlighted(self, message: LineTable.RowHighlighted) -> None:
         """Show the case, or the rank in charts and logs, that the user selected."""
-        if self._presenter is None or not self._presenter.is_user_choice(message):
+        if self._presenter is None or not self._presenter.cursors.is_user_choice(message):
             return
         if message.table is self._presenter.cases:
             self._selection.choose(str(message.key))
@@ -207,7 +207,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
     def _choose_rank(self, rank: int | None) -> None:
         self._selection.rank = rank
         if rank is not None:
-            self.presenter.move_cursor(self.presenter.ranks, rank)
+            self.presenter.cursors.move(self.presenter.ranks, rank)
         self.presenter.update_rank_soon()
 
     def on_input_changed(self, message: Input.Changed) -> None:
@@ -304,7 +304,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
             return
         if self._selection.case is None or self._selection.case.id != problem.case:
             self._selection.choose(problem.case)
-            self.presenter.move_cursor(self.presenter.cases, problem.case)
+            self.presenter.cursors.move(self.presenter.cases, problem.case)
             self._show_case()
             self.presenter.update_all()
         if problem.rank is None:

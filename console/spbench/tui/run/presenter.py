@@ -7,7 +7,7 @@ GPUs) take longer: a tick updates a share of them, all in `SLOW_INTERVAL`, reque
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
@@ -29,9 +29,9 @@ from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
+from spbench.tui.run.table_cursors import TableCursors
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
-from spbench.tui.widgets.table_columns import Column, Rows
 
 SLOW_INTERVAL = 0.5
 """Time in which all slow parts are updated once, in seconds."""
@@ -57,6 +57,7 @@ class RunPresenter:
         selection: The run, and the selected case, rank and metric.
         paused: Whether ranks, strip, charts, findings and logs are paused.
         findings: The findings that are shown.
+        cursors: The cursors of its tables.
     """
 
     def __init__(self, body: RunBody, selection: RunSelection) -> None:
@@ -88,19 +89,18 @@ class RunPresenter:
         )
         self._requested: set[_Update] = set()
         self._source: RankSource = selection.ranks
-        # The last known cursors, because events are equal for moves of the user and of the page.
-        self._cursors: dict[LineTable, Hashable] = {}
+        self.cursors = TableCursors()
         self._strip_content: object = None
         self._ended = False
         self.ranks.paused = False
         self.ranks.filter = ""
-        self._set_rows(self.cases, selection.cases)
+        self.cursors.set_rows(self.cases, selection.cases)
         self.hosts = [body.query_one(name, LineTable) for name in ("#host-loads", "#extra-loads")]
         for table in self.hosts:
             table.set_rows(HostLoadRows(selection.feed.state.host_loads))
         self.gpus = body.query_one("#gpus", LineTable)
         self.gpus.set_rows(GpuRows(selection.feed.state.gpu_loads))
-        self._set_rows(self.ranks, self._source, self._source.columns)
+        self.cursors.set_rows(self.ranks, self._source, self._source.columns)
 
     def tick(self) -> None:
         """Update the ranks and a share of the other parts, if there were recent changes."""
@@ -193,9 +193,8 @@ class RunPresenter:
 
     def filter_ranks(self, text: str) -> None:
         """Show only the ranks with these words in their rows."""
-        before = self.ranks.cursor_key
-        self.ranks.filter = text
-        self._record_cursor(self.ranks, before)
+        with self.cursors.moved_by_page(self.ranks):
+            self.ranks.filter = text
         self.stay_active()
 
     def toggle_slowest_first(self) -> None:
@@ -213,59 +212,23 @@ class RunPresenter:
         row = self.selection.ranks.row(rank) if isinstance(rank, int) else None
         return describe_row(row) if row else ""
 
-    def is_user_choice(self, message: LineTable.RowHighlighted) -> bool:
-        """Return whether the user selected a row, not an update of the page."""
-        table = message.table
-        if message.key in (self._cursors.get(table), None) or message.key != table.cursor_key:
-            return False
-        self._cursors[table] = message.key
-        return table.has_focus
-
-    def move_cursor(self, table: LineTable, key: Hashable) -> None:
-        """Move the cursor of a table on behalf of the page."""
-        before = table.cursor_key
-        table.move_to(key)
-        self._record_cursor(table, before)
-
-    def _record_cursor(self, table: LineTable, before: Hashable) -> None:
-        """Remember the cursor if the page has moved it."""
-        if table.cursor_key != before:
-            self._cursors[table] = table.cursor_key
-
-    def _set_rows(
-        self, table: LineTable, rows: Rows, columns: Sequence[Column] | None = None
-    ) -> None:
-        before = table.cursor_key
-        table.set_rows(rows, columns)
-        self._record_cursor(table, before)
-
-    def _show_table(self, table: LineTable, rows: Rows, columns: Sequence[Column]) -> None:
-        """Update a table, or show other rows or columns in it."""
-        if table.shows(rows, columns):
-            before = table.cursor_key
-            table.update_rows()
-            self._record_cursor(table, before)
-        else:
-            self._set_rows(table, rows, columns)
-
     def _show_cases(self) -> None:
         selection = self.selection
         selection.cases.update()
-        self._show_table(self.cases, selection.cases, selection.cases.columns)
+        self.cursors.show(self.cases, selection.cases, selection.cases.columns)
         self._body.share_width(selection.cases.measure_width())
         remark = selection.cases.efficiency_note() or LEGEND
         self._body.query_one("#cases-pane", Pane).set_remark(remark)
         self._body.show_case_note(describe_time_reference(selection.case))
         self._limit_table_heights()
         # If the user has just moved the cursor, its message is still to come: do not move it back.
-        untouched = self.cases.cursor_key == self._cursors.get(self.cases)
-        if untouched and selection.case is not None:
-            self.move_cursor(self.cases, selection.case.id)
+        if self.cursors.is_untouched(self.cases) and selection.case is not None:
+            self.cursors.move(self.cases, selection.case.id)
 
     def _show_ranks(self) -> None:
         source = self.selection.ranks
         source.update()
-        self._show_table(self.ranks, source, source.columns)
+        self.cursors.show(self.ranks, source, source.columns)
         self._source = source
         match_text = f"{self.ranks.match_count} of {self.ranks.row_count} match"
         launches = self.selection.describe_launches()
