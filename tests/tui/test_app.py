@@ -20,7 +20,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.guide.actions import collect_action_ids
 from spbench.tui.pages import PAGES
-from spbench.tui.run.start_note import StartNote
+from spbench.tui.run.panes.start_note import StartNote
 from support.paths import SUITES
 from support.sample_events import record_run, run_start
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until

@@ -21,9 +21,9 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
-from spbench.tui.run.headline import Headline
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.findings_panel import FindingsPanel
+from spbench.tui.run.panes.headline import Headline
 from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.widgets.histogram import HistogramChart

@@ -11,7 +11,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import Feed, LiveSource
-from spbench.tui.run.headline import RemainingTime, _build_first
+from spbench.tui.run.panes.headline import RemainingTime, _build_first
 from spbench.tui.suites.case_rows import COLUMNS
 from spbench.tui.suites.cases_table import CasesTable
 from support.sample_events import case_judged, console_event, describe_case, record_run, run_start

@@ -18,14 +18,14 @@ from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
 from spbench.tui.run.details import build_case_details
 from spbench.tui.run.findings import list_for_headline
-from spbench.tui.run.headline import Headline
 from spbench.tui.run.loading import RunLoader
 from spbench.tui.run.offers import has_effect, has_use, is_possible
 from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.headline import Headline
+from spbench.tui.run.panes.start_note import NoRunText, StartNote, describe_preparation
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.rank_details import build_rank_details
 from spbench.tui.run.selection import RunSelection
-from spbench.tui.run.start_note import NoRunText, StartNote, describe_preparation
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 
