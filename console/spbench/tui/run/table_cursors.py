@@ -28,7 +28,7 @@ class TableCursors:
         return table.has_focus
 
     def is_untouched(self, table: LineTable) -> bool:
-        """Return whether the user has not just moved the cursor, with a message still to come."""
+        """Return whether the cursor is the last known one, so that no message is to come."""
         return table.cursor_key == self._keys.get(table)
 
     def move(self, table: LineTable, key: Hashable) -> None:
@@ -53,7 +53,7 @@ class TableCursors:
 
     @contextmanager
     def moved_by_page(self, table: LineTable) -> Iterator[None]:
-        """Remember the cursor if it moves meanwhile."""
+        """Remember the cursor if it moves within this context."""
         before = table.cursor_key
         yield
         if table.cursor_key != before:
