@@ -65,8 +65,8 @@ class RunChanges:
         chosen = next(sound, None)
         if chosen is None:
             self._page.show_error(
-                f"no run of {run.suite} passed without a planted fault, so that there is none to "
-                f"compare with; B makes a baseline of {run.id} nevertheless"
+                f"every run of {run.suite} failed or has a planted fault; run it again, or press B "
+                f"to make a baseline of {run.id} anyway"
             )
             return
         remark = "" if chosen is run else f", the newest run of {run.suite} that passed"
