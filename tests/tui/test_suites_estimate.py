@@ -57,7 +57,7 @@ async def test_duration_is_next_to_the_number_of_cases(suite, known_estimates):
         await wait_until(pilot, lambda: read_title(app) == "3 cases, about 24 s")
         known_estimates[SWEPT[1]] = CaseEstimate(None, EstimateSource.UNKNOWN)
         await replace_line(pilot, 1, "# Another line.")
-        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 14 s + 1 unknown")
+        await wait_until(pilot, lambda: read_title(app) == "3 cases, about 14 s + 1 unknown case")
 
 
 async def test_total_tells_the_start_of_jobs_which_the_rows_leave_out(suite, known_estimates):

@@ -100,11 +100,11 @@ class RunEstimate:
 
     @property
     def short_text(self) -> str:
-        """The estimate for a title: ``about 7.0 s``, ``about 40 s + 2 unknown``."""
+        """The estimate for a title: ``about 7.0 s``, ``about 40 s + 2 unknown cases``."""
         unknown = self.counts[EstimateSource.UNKNOWN]
         if self.seconds is None:
             return "unknown duration" if unknown else ""
-        more = f" + {unknown:,} {UNKNOWN}" if unknown else ""
+        more = f" + {format_quantity(unknown, f'{UNKNOWN} case')}" if unknown else ""
         return f"about {format_estimate(self.seconds)}{more}"
 
     @property

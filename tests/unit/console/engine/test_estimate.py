@@ -197,7 +197,7 @@ def test_program_is_unknown_until_it_has_run(home: Path) -> None:
     estimate = estimate_plan(run, home)
     assert estimate.cases["other"].source is UNKNOWN
     assert estimate.text.endswith(", without 1 case of unknown duration")
-    assert estimate.short_text.endswith(" + 1 unknown")
+    assert estimate.short_text.endswith(" + 1 unknown case")
     record_durations(home, run, {"few": 1.0, "many": 1.0, "other": 3.0})
     assert estimate_plan(run, home).cases["other"].source is HISTORY
 
