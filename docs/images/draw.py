@@ -81,7 +81,7 @@ async def draw_console() -> None:
 def show_case(page: RunPage, case_id: str) -> None:
     """Choose a case on the Run page, like a click on its row."""
     page._selection.choose(case_id)
-    page.presenter.move_cursor(page.presenter.cases, case_id)
+    page.presenter.cursors.move(page.presenter.cases, case_id)
     page._show_case()
     page.presenter.update_all()
 

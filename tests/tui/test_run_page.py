@@ -1359,9 +1359,9 @@ async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatc
             run.app.context, "start_run", lambda *arguments: starts.append(arguments)
         )
         await run.wait_for_texts("✓ passed")
-        await run.answer("r", answer="n")
+        await run.answer("f5", answer="n")
         assert requested_folders == []
-        await run.answer("r", answer="y")
+        await run.answer("f5", answer="y")
         await run.wait_until(lambda: starts == [(("a.yaml",), tmp_path)])
         assert requested_folders == [run.app.context.feed.folder]
 
@@ -1522,10 +1522,12 @@ async def test_enter_watches_a_running_run(tmp_path, monkeypatch, key, is_watche
         if is_watched:
             await wait_until(pilot, lambda: watched == [folder])
         else:
-            text = "made-up-run is running: 3, then a on its row, watches it."
+            text = "made-up-run is running: Enter watches it."
             await wait_until(pilot, lambda: text in read_screen(app))
             await wait_until(pilot, lambda: "… made-up-run running" in read_screen(app))
             assert watched == []
+            await pilot.press("enter")
+            await wait_until(pilot, lambda: watched == [folder])
 
 
 async def test_failed_cases_can_rerun_after_the_end(open_run):

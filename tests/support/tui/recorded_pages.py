@@ -110,7 +110,7 @@ async def scroll_to_case(pilot):
     selected_case = presenter.cases.cursor_key
     first_case = presenter.cases.matching_keys[0]
     for case in (first_case, selected_case):
-        presenter.move_cursor(presenter.cases, case)
+        presenter.cursors.move(presenter.cases, case)
         await pilot.pause()
 
 
