@@ -16,7 +16,6 @@ from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
 from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.widgets.axes import add_row_labels, render_labels
-from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots
 from spbench.tui.widgets.glyphs import choose_slowness_mark, compute_slowness_step
 from spbench.tui.widgets.heat_map import HeatMap
@@ -58,11 +57,6 @@ def render_lines(chart):
 
 def read_caption(chart):
     return next(line for line in reversed(render_lines(chart)) if line)
-
-
-def test_subclass_must_draw():
-    with pytest.raises(NotImplementedError):
-        Chart().draw(1, 1)
 
 
 # Ranks
