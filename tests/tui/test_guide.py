@@ -247,6 +247,16 @@ async def test_palette_runs_actions_that_dialogs_disable(tmp_path):
         await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
 
 
+async def test_palette_opens_while_another_page_has_one(tmp_path):
+    app = make_console(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for page in ("suites", "hosts"):
+            app.context.show_page(page)
+            await wait_until(pilot, lambda: not app.screen.is_modal)
+            await pilot.press("ctrl+p")
+            await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
+
+
 async def test_palette_omits_actions_without_a_run_and_has_own_themes_first(tmp_path):
     app = make_console(tmp_path, page="suites")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -301,6 +301,15 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         screen = self.screen_stack[-2] if is_palette else self.screen
         return screen.is_modal
 
+    def action_command_palette(self) -> None:
+        """Open the palette.
+
+        It may be open on another page: a run that starts shows its page. Textual gives all palettes
+        one id, so that a second one would be an error.
+        """
+        if not CommandPalette.is_open(self):
+            self.push_screen(CommandPalette())
+
     def action_settings(self) -> None:
         """Ask for a setting and its value."""
         from spbench.tui.settings_dialogs import choose_setting
