@@ -477,6 +477,7 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
     assert figures.rank == 1
     assert figures.noise is None
     assert describe_run_noise(figures) == ""
+    case.disturbances = None  # those without the wait
     case.measured.ranks[1].disturbances["waited"] = 0.44
     disturbed = compare_with_run(plan, case)
     assert "waited 44 % of its time for a core" in describe_run_noise(disturbed)
