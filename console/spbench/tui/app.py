@@ -307,7 +307,7 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         It may be open on another page: a run that starts shows its page. Textual gives all palettes
         one id, so that a second one would be an error.
         """
-        if not CommandPalette.is_open(self):
+        if not isinstance(self.screen, CommandPalette):
             self.push_screen(CommandPalette())
 
     def action_settings(self) -> None:
