@@ -34,6 +34,8 @@ from spbench.tui.suites.text_pane import TextPane
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
+NO_SUITE = "no suite is open: open a file (F2), or start a new suite (Ctrl+N)"
+
 
 class CaseComposer:
     """Dialogs that change the head or the cases of a text, called in workers.
@@ -102,7 +104,7 @@ class CaseComposer:
         """Edit name, description, defaults and launch settings of the suite in a form."""
         document = self._pane.document
         if document is None:
-            self._show_error("no suite is open: open a file (F2), or start a new suite (Ctrl+N)")
+            self._show_error(NO_SUITE)
             return
         text = self._pane.editor.text
         try:
@@ -142,6 +144,9 @@ class CaseComposer:
 
     async def remove(self) -> None:
         """Remove the case at the cursor after a question."""
+        if self._pane.document is None:
+            self._show_error(NO_SUITE)
+            return
         parsed = await self._pane.parse()
         # The text is read after the parsing, in which the user may type.
         editor = self._pane.editor
