@@ -20,7 +20,6 @@ from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.links import (
     advise_link,
     compute_median_rows,
-    count_links,
     is_link,
     make_link_populations,
 )
@@ -47,11 +46,6 @@ SLIGHT_SECONDS = 1.0
 """A rank below both is not reported if other work disturbed its case."""
 _SLOW_RANK_RULE = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
 """The definition of a slow rank."""
-_COMPARED_CASES = {
-    "rank": f"quiet cases of compute and memory, timed for {1000 * MIN_LAG_SECONDS:g} ms or more",
-    "link": "cases of links",
-}
-"""Descriptions of the compared cases, by the measured part."""
 MAX_FINDINGS = 12
 """The number of messages on outliers; others are counted."""
 
@@ -162,11 +156,8 @@ def _describe_slowest(cases: Iterable[CaseState]) -> Iterable[str]:
     slowest_ranks = [slow for case in long_enough for slow in _find_slowest_rank(case)]
     if slowest_ranks or compared_links:
         return [
-            _describe_nothing_slow(
-                [*long_enough, *link_cases],
-                [*slowest_ranks, *compared_links],
-                _describe_interruption(long_enough),
-            )
+            _describe_nothing_slow(slowest_ranks, compared_links),
+            *_describe_interruption(long_enough),
         ]
     return _describe_no_straggler(measured_cases)
 
@@ -223,43 +214,30 @@ def _describe_too_short(cases: Sequence[CaseState]) -> str:
     return f"{subject} too short to tell: a slow rank takes {_SLOW_RANK_RULE}; {advice}"
 
 
-def _describe_nothing_slow(
-    cases: list[CaseState], compared: list[_Slowest], interrupted: str
-) -> str:
-    """Return a message on the slowest rank or link, which is not slow.
-
-    Args:
-        cases: The cases that count.
-        compared: The ranks and links in them, at least one.
-        interrupted: A clause on a rank that is slow only on average; empty without one.
-    """
-    worst = max(compared, key=lambda slow: slow.ratio)
-    measured_kinds = {case.identity.measures for case in cases}
+def _describe_nothing_slow(ranks: list[_Slowest], links: list[_Slowest]) -> str:
+    """Return a message on the slowest of ranks and links that are not slow."""
+    kinds = [*(("host", "rank") if ranks else ()), *(("link",) if links else ())]
+    worst = max((*ranks, *links), key=lambda slow: slow.ratio)
     by_chance = worst.ratio >= NOTABLE_RANK and not worst.few
-    chance = ", which is chance among so many" if by_chance else ""
-    limit = NOTABLE_LINK if worst.message else NOTABLE_RANK
-    threshold = f"; named from {limit:g}x on" if worst.few else ""
-    kinds = [
-        description
-        for measures, description in _COMPARED_CASES.items()
-        if measures in measured_kinds
+    chance = ", by chance among so many" if by_chance else ""
+    ratio = f"{format_factor(worst.ratio)} the median"
+    names = " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
+    return f"no slow {names}: the slowest is {ratio} ({worst.case}){chance}"
+
+
+def _describe_interruption(cases: Iterable[CaseState]) -> Iterator[str]:
+    """Yield the rank that is slow by its mean but not by its median."""
+    skews = [
+        (ratio, rank, case)
+        for case in cases
+        for rank, ratio in case.compute_mean_skews().items()
+        if ratio > NOTABLE_RANK > case.compute_rank_skews().get(rank, 0.0)
     ]
-    return (
-        f"nothing is slow: of {_describe_extent(cases)}, the slowest takes "
-        f"{format_factor(worst.ratio)} as long as the median of its kind, in "
-        f"{worst.case}{chance} (counted: "
-        f"{', '.join(kinds)}{threshold}){interrupted}"
-    )
-
-
-def _describe_interruption(cases: Iterable[CaseState]) -> str:
-    """Return a clause on the rank that is slow by its mean but not by its median."""
-    worst: tuple[float, str] = (NOTABLE_RANK, "")
-    for case in cases:
-        for rank, ratio in case.compute_mean_skews().items():
-            name = f"rank {rank} on {case.measured.ranks[rank].host}"
-            worst = max(worst, (ratio, f"{name} takes {format_factor(ratio)} in {case.id}"))
-    return f"; but on average {worst[1]}: something interrupted it" if worst[1] else ""
+    if skews:
+        ratio, rank, case = max(skews, key=lambda skew: skew[0])
+        name = f"rank {rank} on {case.measured.ranks[rank].host}"
+        mean = f"on average it takes {format_factor(ratio)} as long as the median rank"
+        yield f"{name} was interrupted in {case.id}: {mean}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,16 +248,6 @@ class _Slowest:
     ratio: float
     message: str
     few: bool
-
-
-def _describe_extent(cases: list[CaseState]) -> str:
-    hosts = {rank.host for case in cases for rank in case.measured.ranks.values()}
-    num_ranks = max(len(case.measured.ranks) for case in cases)
-    num_links = max(map(count_links, cases))
-    parts = [format_quantity(len(hosts), "host"), format_quantity(num_ranks, "rank")]
-    if num_links > 1:  # a single link has none to compare with
-        parts.append(format_quantity(num_links, "link"))
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _find_slowest_rank(case: CaseState) -> Iterator[_Slowest]:

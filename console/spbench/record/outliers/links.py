@@ -61,11 +61,6 @@ def compute_median_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any
     ]
 
 
-def count_links(case: CaseState) -> int:
-    """Return the number of pairs of ranks that a case measured."""
-    return len({(m["source"], m["target"]) for m in case.measured.labelled if m.keys() >= _ENDS})
-
-
 def make_link_populations(cases: Sequence[CaseState]) -> list[Population]:
     """Return the links within and between hosts, and the ends of the latter."""
     all_times = [link_times for case in cases for link_times in _select_link_times(case)]

@@ -65,13 +65,11 @@ def test_single_rank_has_no_finding():
 
 def test_reports_that_similar_ranks_are_not_slow():
     assert judge_and_collect(make_timed_run(constant_times(*ALIKE), TWO_HOSTS)) == [
-        "nothing is slow: of 2 hosts and 4 ranks, the slowest takes 1.02x as long as the median of "
-        "its kind, in a (counted: quiet cases of compute and memory, timed for 20 ms or more; "
-        "named from 1.3x on)"
+        "no slow host or rank: the slowest is 1.02x the median (a)"
     ]
 
 
-@pytest.mark.parametrize(("slowest", "start"), [(12.9, "nothing is slow"), (13.1, "rank 3")])
+@pytest.mark.parametrize(("slowest", "start"), [(12.9, "no slow host or rank"), (13.1, "rank 3")])
 def test_reports_rank_above_1_3_times_the_median(slowest, start):
     assert judge_and_collect(make_timed_run(constant_times(10, 10, 10, slowest), TWO_HOSTS))[
         0
@@ -97,8 +95,7 @@ BANDWIDTH = link_figures(8.0, 8.0, 8.0, 1.0, 1.0, 1.0)
 
 def test_compares_links_only_with_links_of_the_same_kind():
     assert judge_and_collect(make_links_run(LATENCY, BANDWIDTH)) == [
-        "nothing is slow: of 2 hosts, 5 ranks and 6 links, the slowest takes 1.00x as long as the "
-        "median of its kind, in links (counted: cases of links; named from 1.5x on)"
+        "no slow link: the slowest is 1.00x the median (links)"
     ]
 
 
@@ -138,7 +135,7 @@ def test_reports_slow_link_with_both_ends(figures, parts):
     assert f"x as slow as the median link in links ({values}); check " in finding
 
 
-@pytest.mark.parametrize(("slowest", "start"), [(2.9, "nothing is slow"), (3.1, "link from")])
+@pytest.mark.parametrize(("slowest", "start"), [(2.9, "no slow link"), (3.1, "link from")])
 def test_reports_link_above_1_5_times_the_median(slowest, start):
     latency = link_figures(0.5, 0.5, 0.5, 2.0, 2.0, slowest)
     assert judge_and_collect(make_links_run(latency, BANDWIDTH))[0].startswith(start)
@@ -212,11 +209,10 @@ def test_timed_out_case_reports_its_slow_rank(messages):
 
 def test_single_slow_iteration_does_not_make_a_rank_slow(messages):
     samples = [[*[10.0] * 6, value, *[10.0] * 3] for value in (10.0, 10.0, 10.0, 900.0)]
-    [finding] = judge_and_collect(make_timed_run(samples, TWO_HOSTS))
-    messages.check(finding)
-    assert finding.endswith(
-        "; but on average rank 3 on node02 takes 9.90x in a: something interrupted it"
-    )
+    findings = judge_and_collect(make_timed_run(samples, TWO_HOSTS))
+    messages.check("\n".join(findings))
+    assert not any(map(names_slow_part, findings))
+    assert len(findings) == 2
 
 
 def test_short_or_noisy_case_does_not_report_nothing_slow(messages):
@@ -300,7 +296,7 @@ def test_failed_case_reports_its_slow_rank():
 def test_ignores_links_without_a_figure():
     assert judge_and_collect(make_links_run(LATENCY, link_figures(8.0, 8.0, 8.0, None, 0.0, 1.0)))[
         0
-    ].startswith("nothing is slow")
+    ].startswith("no slow link")
 
 
 def test_zero_times_have_no_finding():

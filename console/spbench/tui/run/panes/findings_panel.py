@@ -19,8 +19,11 @@ class FindingsPanel(VerticalScroll):
 
     HELP = """\
 The findings of the run: slow ranks and for how long, failed checks with their ranks and the largest
-error, why cases did not pass, and findings of the run itself. y copies all; up and down scroll.
-Enter goes to the next failed or slow rank, like n."""
+error, why cases did not pass, and findings of the run itself. "No slow host or rank" counts quiet
+cases of compute and memory that were timed for 20 ms or more. With fewer than ten of them, a rank
+is slow from 1.3x the median on, a link from 1.5x on. A rank that is slow only by its mean was
+interrupted. y copies all; up and down scroll. Enter goes to the next failed or slow rank, like
+n."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding(
             "findings.next-problem",
