@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.geometry import Size
 
+from spbench.record.state import RunState
 from spbench.report.distribution import TimeDistribution, fit_axis
 from spbench.report.scale import Scale, fit_sample_scale, fit_scale, format_ticks
 from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
+from spbench.tui.run.panes.charts import HistogramPane, MetricSamples
 from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.widgets.axes import add_row_labels, render_labels
 from spbench.tui.widgets.dots import Dots
@@ -25,6 +27,7 @@ from spbench.tui.widgets.plot import Plot, PlotPoint, PlotSeries
 from spbench.tui.widgets.rank_strip import FEW_RANKS, RankStrip, lay_out_ranks
 from spbench.tui.widgets.text import cell_width
 from spbench.tui.widgets.timeline import TimelineChart
+from support.sample_events import describe_case, make_started_run, rank_event
 
 CHARTS = (RankStrip, HistogramChart, TimelineChart, Plot, HeatMap)
 
@@ -201,7 +204,7 @@ async def test_bar_heights_follow_the_counts():
         # The count and the axis, then bars of 9 cells with a gap.
         assert upper == "16┤" + " " * 20 + "█" * 9
         assert lower.replace(" ", "") == "│" + "▂" * 9 + "█" * 9 + "▁" * 10
-        assert axis.startswith("   0─")
+        assert axis.startswith("   0 ms─")
         assert axis.endswith("─4.00 ms")
         assert axis.index("▲median") in range(23, 33)
         assert caption == "median 2.50 ms, p95 2.90 ms"
@@ -233,8 +236,8 @@ async def test_single_sample_among_thousands_is_visible():
     chart.update(list(range(11)), [9000, *[0] * 8, 1], "")
     async with ChartApp(chart).run_test(size=(200, 60)) as pilot:
         await pilot.pause()
-        assert render_lines(chart)[57] == "    |" + "#" * 19 + " " * 157 + "." * 19
-        assert chart.render_line(58).text.isascii()
+        assert render_lines(chart)[MAX_BAR_LINES - 1] == "    |" + "#" * 19 + " " * 157 + "." * 19
+        assert chart.render_line(MAX_BAR_LINES).text.isascii()
 
 
 async def test_bar_height_is_limited():
@@ -244,7 +247,9 @@ async def test_bar_height_is_limited():
         await pilot.pause()
         bars = [line for line in render_lines(chart) if "█" in line]
         assert len(bars) == MAX_BAR_LINES
-        assert render_lines(chart)[-3] == bars[-1]
+        # Free lines are below the axis and its caption, not between a list and the bars.
+        assert render_lines(chart)[:MAX_BAR_LINES] == bars
+        assert not any(render_lines(chart)[MAX_BAR_LINES + 2 :])
         chart.update([0, 1, 2, 3], [1, 5, 1], "ms", quantiles={"median": 1.5, "p95": 3.0})
         await pilot.pause()
         lines = render_lines(chart)
@@ -253,6 +258,36 @@ async def test_bar_height_is_limited():
         await pilot.resize_terminal(32, 60)
         await pilot.pause()
         assert render_lines(chart)[1].split() == ["p95", "3.00", "ms", "2.00x"]
+
+
+async def test_list_and_caption_have_the_median_of_the_tables():
+    state = RunState()
+    for event in make_started_run(describe_case(np=1, repeats=2), hosts=["node01"]):
+        state.apply(event)
+    for repeat, values in enumerate(([1.0, 2.0, 3.0, 4.0, 5.0], [10.0, 11.0, 12.0])):
+        state.apply(rank_event("samples", 0, values=values, repeat=repeat))
+    case = state.cases["a"]
+    pane = HistogramPane("histogram")
+    async with ChartApp(pane).run_test(size=(80, 30)) as pilot:
+        pane.show(MetricSamples(case, "time_ms", None), "time_ms", None)
+        await pilot.pause()
+        chart = pane.query_one(HistogramChart)
+        # The median of all samples is 4.5: long repeats would count more than short ones.
+        assert case.summary("time_ms").p50 == 7.0
+        listed = next(line for line in render_lines(chart) if line.startswith("median "))
+        assert listed.split()[:3] == ["median", "7.00", "ms"]
+        assert read_caption(chart).startswith("median 7.00 ms")
+
+
+async def test_ends_of_the_axis_have_their_own_units():
+    chart = HistogramChart()
+    chart.update([0.0575, 1.2, 25.5], [30, 1], "ms", {"median": 0.06}, log=True)
+    async with ChartApp(chart).run_test(size=(80, 20)) as pilot:
+        await pilot.pause()
+        axis = next(line for line in render_lines(chart) if "▲median" in line)
+        assert axis.split("─")[0].endswith("57.5 us")
+        assert axis.endswith("25.5 ms")
+        assert "31 samples from 57.5 us to 25.5 ms" in read_caption(chart)
 
 
 async def test_empty_chart_says_so():

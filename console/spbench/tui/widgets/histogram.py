@@ -11,7 +11,6 @@ from textual.geometry import Offset
 from spbench.record.number_formatting import (
     choose_unit,
     format_factor,
-    format_number,
     format_percent,
     format_value,
 )
@@ -25,9 +24,11 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
 MIN_SAMPLES_FOR_BARS = 3
 """Fewer samples are listed instead of drawn."""
-MAX_BAR_LINES = 12
+MAX_BAR_LINES = 24
 """Lines of the highest bar; higher bars would show no more detail of a distribution."""
 MIN_BAR_LINES = 3
+MIN_BAR_LINES_BELOW_LIST = 10
+"""Lines that the highest bar keeps if quantiles are listed above the bars."""
 _VALUE_WIDTH = 12
 _RATIO_GAP = "   "
 MIN_GAP_WIDTH = 3
@@ -42,6 +43,7 @@ class HistogramChart(Chart):
     HELP: ClassVar[str] = (
         "How the samples are spread: each bar counts those between two values.\n"
         "The axis runs from the smallest to the largest; ▲ marks median, p95 and p99.\n"
+        "With several repeats, the median is that of their medians, as in the tables.\n"
         "A few samples far beyond the others are not drawn, but counted (▶). log: powers of ten.\n"
         "Left, right, home, end or a click choose a bar and read it out (◆); escape lets it go."
     )
@@ -127,7 +129,13 @@ class HistogramChart(Chart):
             return [summary]
         available = height - (2 if height > 2 else 1)
         # At most two lines for each sample, so that few samples are not a wall.
-        rows = min(available, MAX_BAR_LINES, max(MIN_BAR_LINES, 2 * max(self._counts)))
+        max_rows = min(MAX_BAR_LINES, max(MIN_BAR_LINES, 2 * max(self._counts)))
+        above: list[list[Piece]] = []
+        if self._quantiles:
+            list_lines = len(self._quantiles) + 1
+            if available - list_lines >= min(max_rows, MIN_BAR_LINES_BELOW_LIST):
+                above = [*self._render_quantiles(width), []]
+        rows = min(available - len(above), max_rows)
         bars_width = self._measure_bars_width(width)
         bars = self._render_bars(bars_width, rows)
         margin = width - bars_width
@@ -136,21 +144,19 @@ class HistogramChart(Chart):
         axis: list[list[Piece]] = []
         if height > 2:
             axis = [[(" " * margin, "axis"), *self._render_axis(bars_width)]]
-        above = self._render_quantiles(width, available - rows)
         return [*above, *bars, *axis, summary]
 
-    def _render_quantiles(self, width: int, lines: int) -> list[list[Piece]]:
-        """Return as many free lines, with the quantiles at their top if all fit."""
+    def _render_quantiles(self, width: int) -> list[list[Piece]]:
+        """Return a line for each quantile."""
+        names_width = max(map(cell_width, self._quantiles))
+        ratios = self._describe_ratios(width - names_width - _VALUE_WIDTH - len(_RATIO_GAP))
         rows: list[list[Piece]] = []
-        if self._quantiles and lines > len(self._quantiles):
-            names_width = max(map(cell_width, self._quantiles))
-            ratios = self._describe_ratios(width - names_width - _VALUE_WIDTH - len(_RATIO_GAP))
-            for name, value in self._quantiles.items():
-                text = fit(self._format(value), _VALUE_WIDTH, "right")
-                ratio = _RATIO_GAP + ratios[name] if ratios else ""
-                label = (fit(name, names_width), "axis")
-                rows.append([label, (fit(text + ratio, max(1, width - names_width)), "text")])
-        return [*rows, *([] for _ in range(lines - len(rows)))]
+        for name, value in self._quantiles.items():
+            text = fit(self._format(value), _VALUE_WIDTH, "right")
+            ratio = _RATIO_GAP + ratios[name] if ratios else ""
+            label = (fit(name, names_width), "axis")
+            rows.append([label, (fit(text + ratio, max(1, width - names_width)), "text")])
+        return rows
 
     def _describe_ratios(self, width: int) -> Mapping[str, str]:
         """Return each quantile over the median; without words if these do not fit."""
@@ -216,7 +222,7 @@ class HistogramChart(Chart):
 
     def _render_axis(self, width: int) -> list[Piece]:
         """Return the smallest and the largest value, with the marks that fit between them."""
-        lowest_text = format_number(self._edges[0])
+        lowest_text = self._format(self._edges[0])
         highest_text = self._format(self._edges[-1])
         if self._above_range:
             highest_text += f", {self._above_range} beyond " + (">" if self.ascii else "▶")
@@ -261,12 +267,14 @@ class HistogramChart(Chart):
         yield f"most in {self._format_range(fullest_bin, fullest_bin + 1)}"
 
     def _format_range(self, start: int, end: int) -> str:
-        low = self._edges[start]
-        high = self._edges[end]
-        return f"{format_number(low)} to {format_number(high)} {self._unit}".rstrip()
+        low = self._format(self._edges[start])
+        high = self._format(self._edges[end])
+        low_number, _, low_unit = low.partition(" ")
+        return f"{low_number if high.endswith(f' {low_unit}') else low} to {high}"
 
     def _format(self, value: float) -> str:
-        return format_value(value, self._unit)
+        """Return a value with the unit in which it is 1 to 999; 0 has that of the axis."""
+        return format_value(value, self._unit) if value else f"0 {self._unit}".rstrip()
 
 
 def _choose_counts(largest: int, rows: int) -> dict[int, str]:

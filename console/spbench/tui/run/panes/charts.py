@@ -107,6 +107,8 @@ class HistogramPane(ChartPane):
         value_by_mark = {"median": live.median()}
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
         quantiles = {name: live.values.percentile(part) for name, part in _QUANTILES.items()}
+        # The same in list, caption and tables: the median of the repeats' medians.
+        quantiles["median"] = live.median()
         chart.update(
             bins.edges,
             bins.counts,
