@@ -117,9 +117,9 @@ async def test_heading_and_rows_are_aligned_in_columns():
             line.rstrip() for line in render_lines(app.table)
         )
         assert heading.split() == ["rank", "host", "p50", "p95", "check"]
-        assert first.startswith("▸    0 node0")
-        assert first.split()[3:] == ["5", "5", "✓", "passed"]
-        assert second.endswith("100      100 ✗ failed")
+        assert first.startswith("▸    0  ")
+        assert first.split()[2:] == ["node0", "5", "5", "✓", "passed"]
+        assert second.split()[2:] == ["100", "100", "✗", "failed"]
         assert third.split() == ["2", "node2", "✓", "passed"]
         assert not any(other_lines)
         assert heading.index("p95") + 3 == second.rindex("100") + 3
@@ -394,6 +394,36 @@ def test_a_flexible_column_leaves_room_for_a_later_one():
     columns = (Column("host", "host", 4, flexible=True), Column("note", "note", 4, flexible=True))
     widths = [placed.width for placed in lay_out(columns, 33, cell_widths=[10, 50]).placed]
     assert widths == [10, 20]
+
+
+def test_spare_width_does_not_separate_the_cells_of_a_row():
+    columns = (
+        Column("id", "id", 4, flexible=True),
+        Column("time", "time", 8, "right"),
+        Column("ranks", "ranks", 5, "right"),
+    )
+    layout = lay_out(columns, 120, cell_widths=[12, 8, 2])
+    ends = [placed.x + placed.width for placed in layout.placed]
+    gaps = [placed.x - end for end, placed in zip(ends, layout.placed[1:], strict=False)]
+    assert layout.placed[0].width == 16
+    assert gaps == [4, 4]
+    last = lay_out(tuple(reversed(columns)), 120, cell_widths=[2, 8, 12])
+    assert last.width == 120
+
+
+def test_sort_column_has_space_for_its_arrow():
+    columns = (Column("skew", "skew", 4, "right"), Column("check", "check", 9, drop_priority=1))
+    for sort_column, width in ((None, 4), ("check", 4), ("skew", 5)):
+        layout = lay_out(columns, 40, cell_widths=[4, 8], sort_column=sort_column)
+        assert layout.placed[0].width == width
+
+
+async def test_title_of_the_sort_column_is_whole():
+    app = TableApp(NumberRows([5, 100, None]))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.sort_by("rank", reverse=True)
+        await pilot.pause()
+        assert "rank▼" in render_lines(app.table)[0]
 
 
 def test_empty_columns_are_left_out_first():

@@ -208,6 +208,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         """Sort by a column, given by its key; None restores the natural order."""
         self._order.sort_column = column
         self._order.reverse = reverse
+        self._place_columns()  # the sort column needs space for the arrow
         self._reorder(force=True)
         if self._sort_to_top and column is not None:
             self._move(0)

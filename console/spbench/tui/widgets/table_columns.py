@@ -11,6 +11,12 @@ from spbench.tui.widgets.text import Align, cell_width
 MARGIN = 2
 """Cells left of the first column, for the mark of the cursor."""
 _GAP = 1
+_MAX_ADDED_GAP = 3
+"""Most cells that a gap gets of the remaining width: wider ones would lose the row."""
+_MAX_FLEXIBLE_SPARE = 4
+"""Most cells that a flexible column has beyond its longest cell, unless it is the last one."""
+ARROW_WIDTH = 1
+"""Cells of the arrow that marks the sort column."""
 _MARK_WIDTH = 1
 """Cells at the end of the heading for the mark of columns that are left out."""
 MAX_COLUMN_WIDTH = 30
@@ -29,7 +35,7 @@ class Column:
         width: Usual width, in cells. Longer cells make it wider; a narrow table removes blanks.
         drop_priority: If the table is too narrow, columns with the highest priority are left out
             first. Columns of priority 0 always stay.
-        flexible: Whether the column takes the remaining width.
+        flexible: Whether the column takes the remaining width, as far as it needs it.
     """
 
     key: str
@@ -135,6 +141,7 @@ def lay_out(
     width: int,
     show_all: bool = False,
     cell_widths: Sequence[int] | None = None,
+    sort_column: str | None = None,
 ) -> Layout:
     """Return the layout of columns in a table.
 
@@ -148,8 +155,9 @@ def lay_out(
         width: The width of the table, in cells.
         show_all: Leave no column out, even if they do not fit.
         cell_widths: The widest cell of each column; None if the cells are unknown.
+        sort_column: The key of the column with an arrow after its title; None: no column.
     """
-    needed_widths = _list_needed_widths(columns, cell_widths)
+    needed_widths = _list_needed_widths(columns, cell_widths, sort_column)
     wide = [
         needed if _holds_ids(column) else max(column.width, needed)
         for column, needed in zip(columns, needed_widths, strict=True)
@@ -175,7 +183,9 @@ def _holds_ids(column: Column) -> bool:
     return column.flexible and not column.drop_priority
 
 
-def _list_needed_widths(columns: Sequence[Column], cell_widths: Sequence[int] | None) -> list[int]:
+def _list_needed_widths(
+    columns: Sequence[Column], cell_widths: Sequence[int] | None, sort_column: str | None
+) -> list[int]:
     """Return the widths in which no cell is cut; other flexible columns may be cut."""
     if cell_widths is None:
         return [column.width for column in columns]
@@ -185,6 +195,8 @@ def _list_needed_widths(columns: Sequence[Column], cell_widths: Sequence[int] | 
         if column.flexible:
             limit = _MAX_NOTE_WIDTH if column.drop_priority else cells_width
         least_width = cell_width(column.title) or column.width
+        if column.key == sort_column:
+            least_width += ARROW_WIDTH
         needed_widths.append(max(least_width, min(limit, cells_width)))
     return needed_widths
 
@@ -225,18 +237,27 @@ def _place(
     width: int,
     needed_widths: Sequence[int],
 ) -> Layout:
-    """Return the layout of some columns; flexible ones take the remaining width."""
+    """Return the layout of some columns; flexible ones take the width that they need.
+
+    The gaps share the rest. A column of text at the right end takes all of it.
+    """
     spare_width = max(0, _get_room(columns, indices, width) - _sum_widths(widths, indices))
-    last_flexible = max((index for index in indices if columns[index].flexible), default=None)
+    flexible = [index for index in indices if columns[index].flexible]
+    placed_widths = {index: widths[index] for index in indices}
+    for index in flexible:
+        spare_limit = _MAX_FLEXIBLE_SPARE if index == flexible[-1] else 0
+        if index == indices[-1]:
+            spare_limit = spare_width
+        added_width = min(spare_width, max(0, needed_widths[index] + spare_limit - widths[index]))
+        placed_widths[index] += added_width
+        spare_width -= added_width
+    added_gap = 0
+    if flexible and len(indices) > 1:
+        added_gap = min(_MAX_ADDED_GAP, spare_width // (len(indices) - 1))
     placed = []
     x = MARGIN
     for index in indices:
-        column_width = widths[index]
-        if columns[index].flexible:
-            cut_width = max(0, needed_widths[index] - column_width)
-            added_width = spare_width if index == last_flexible else min(spare_width, cut_width)
-            column_width += added_width
-            spare_width -= added_width
-        placed.append(PlacedColumn(columns[index], index, x, column_width))
-        x += column_width + _GAP
-    return Layout(tuple(placed), max(MARGIN, x - _GAP), len(columns) - len(indices))
+        placed.append(PlacedColumn(columns[index], index, x, placed_widths[index]))
+        x += placed_widths[index] + _GAP + added_gap
+    right_end = x - _GAP - added_gap
+    return Layout(tuple(placed), max(MARGIN, right_end), len(columns) - len(indices))

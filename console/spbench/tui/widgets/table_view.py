@@ -200,7 +200,13 @@ class TableView(ScrollView):
         return True
 
     def _place_columns(self) -> None:
-        layout = lay_out(self._columns, self._width, self._show_all_columns, self._cell_widths)
+        layout = lay_out(
+            self._columns,
+            self._width,
+            self._show_all_columns,
+            self._cell_widths,
+            self._order.sort_column,
+        )
         if layout == self._layout:
             return
         self._layout = layout
