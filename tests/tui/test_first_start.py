@@ -71,6 +71,34 @@ async def test_first_start_explains_spbench_and_runs_in_two_keys(tmp_path, size)
 
 
 @pytest.mark.parametrize("size", SIZES)
+async def test_f5_runs_the_selected_file_of_the_start_page(tmp_path, size):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        await wait_until(pilot, lambda: "f5 Run" in read_screen(app))
+        assert "run the selected suite" in read_screen(app)
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: app.started)
+        path = tmp_path / "suites" / f"{FIRST_SUITE}.yaml"
+        assert app.started == [(str(path),)]
+        assert path.read_text() == get_editor(app).text
+
+
+async def test_f5_without_a_selected_file_names_what_is_missing(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        tree = app.screen.query_one(SuiteTree)
+        tree.move_cursor(tree.root.children[0])
+        await wait_until(pilot, lambda: find_selected_path(app) is None)
+        await pilot.press("f5")
+        await wait_until(
+            pilot, lambda: "not started: select a suite file first" in list_messages(app)
+        )
+        assert not app.started
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_start_page_describes_the_file_under_the_cursor(tmp_path, size):
     app = make_empty_console(tmp_path)
     async with app.run_test(size=size) as pilot:

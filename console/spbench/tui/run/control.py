@@ -26,7 +26,7 @@ class RunControl:
         self._page.start_action(self._cancel, folder)
 
     async def _cancel(self, folder: RunFolder) -> None:
-        question = f"Cancel the run {folder.id}? Its ranks are ended; its measurements are kept."
+        question = f"Cancel the run {folder.id}? Its ranks will end; its measurements are kept."
         if await self._page.confirm(question, "Cancel it", "Let it run"):
             try:
                 await asyncio.to_thread(background.cancel_run, folder)

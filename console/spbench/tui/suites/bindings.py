@@ -65,7 +65,7 @@ SUITES_BINDINGS: list[BindingType] = [
         "f5",
         "run_all",
         "Run",
-        "Save, and run all cases; with marked cases, only those",
+        "Save, and run all cases or the marked ones; with no open suite, the selected file",
         show=True,
     ),
     make_binding(
@@ -152,7 +152,9 @@ def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleCo
     is_open = text.document is not None
     if action == "next_error":
         return text.error_count > 0
-    if action in ("run_all", "compose", "edit_suite", "reload", "toggle_files"):
+    if action == "run_all":
+        return True  # with no open suite, it runs the file under the cursor
+    if action in ("compose", "edit_suite", "reload", "toggle_files"):
         return is_open
     if action in ("edit", "remove", "run_case", "inject"):
         return cases.selected_line is not None

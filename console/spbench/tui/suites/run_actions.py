@@ -13,6 +13,7 @@ from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.file_actions import FileActions
 from spbench.tui.suites.parsed_suite import find_rejection_reason
 from spbench.tui.suites.text_pane import TextPane
+from spbench.tui.suites.tree import SuiteTree
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
@@ -42,9 +43,22 @@ class RunActions:
         return self._page.query_one(CasesPane)
 
     async def run_all(self) -> None:
-        """Run the marked cases, or all without marks."""
+        """Run the marked cases, or all without marks.
+
+        If no suite is open, open the file under the cursor first.
+        """
+        if self._pane.document is None and not await self._open_selected_file():
+            return
         if await self._prepare_run():
             await self._start(self._cases_pane.cases.marked)
+
+    async def _open_selected_file(self) -> bool:
+        """Open the file under the cursor of the files; return whether it is open."""
+        path = self._page.query_one(SuiteTree).selected_path
+        if path is None:
+            self._page.show_error("not started: select a suite file first")
+            return False
+        return await self._file_actions.open(path)
 
     async def run_case(self) -> None:
         """Run the selected case."""

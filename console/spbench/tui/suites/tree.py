@@ -165,6 +165,11 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._result_column = 0
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
+    @property
+    def selected_path(self) -> Path | None:
+        """The file under the cursor; None on a folder."""
+        return self.cursor_node.data if self.cursor_node is not None else None
+
     def action_scroll_home(self) -> None:
         """Select the first suite; the cursor would be invisible on the folder above it."""
         self.move_cursor(next(iter(self._files.values()), None))

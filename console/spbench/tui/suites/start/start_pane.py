@@ -27,7 +27,7 @@ PURPOSE = "spbench measures how fast a cluster computes, communicates and trains
 CHECKS = "It checks each result against an independent reference."
 STEPS = (
     ("Enter", "open the selected suite"),
-    ("F5", "run it"),
+    ("F5", "run the selected suite"),
     ("Ctrl+N", "start a new suite"),
     ("I", "copy all suites into this folder"),
     ("p", "play a recorded run"),
