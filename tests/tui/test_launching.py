@@ -145,6 +145,7 @@ def test_settings_are_named_by_key_and_form():
     assert message == "Run both sides with repeat: 4, set with F3 in the suite."
     command = "check its host with: spbench doctor --hosts node03"
     assert name_keys(command) == command
+    assert name_keys("Not judged: x. `--fail-on worse` accepts that.") == "Not judged: x."
 
 
 def test_long_list_is_not_taken_for_a_file(tmp_path):

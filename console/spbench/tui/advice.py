@@ -14,6 +14,7 @@ KEYS_BY_ADVICE: Mapping[Advice, str] = {
 }
 """The remedy in the TUI for each advice that names options."""
 _TEXT_BY_OPTION = {
+    " `--fail-on worse` accepts that.": "",
     "--hostfile": "the hostfile",
     "--hosts": "the list of hosts",
     "--exclude-hosts": "the hosts to leave out",

@@ -19,7 +19,7 @@ from spbench_core.events.statuses import RunStatus
 MAX_NAMED = 6
 """The largest number of cases that a note names."""
 _SCATTERED = (
-    "Use a larger `repeat`, or a quieter machine; `spbench gate check` says how many launches find "
+    "Use a larger `repeat` or a quieter machine. `spbench gate check` shows how many launches find "
     "which slowdown."
 )
 _FORCE = "Use `spbench compare --force` to compare anyway."
@@ -133,10 +133,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
         )
         return _Reason(few_text, (f"Run both sides with `--set repeat={needed}`.",))
     if rules_out_slowdown(row):
-        limit_text = format_percent(RESOLUTION)
-        harmless_text = (
-            f"a slowdown above {limit_text} ruled out, a speed-up neither shown nor ruled out"
-        )
+        harmless_text = f"no slowdown above {format_percent(RESOLUTION)}, a speed-up is possible"
         return _Reason(harmless_text, ("`--fail-on worse` accepts that.",))
     is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
     if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + choose_tolerance(row):
@@ -146,8 +143,8 @@ def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
             (f"{MIN_PAST_RUNS} earlier runs show by how much they do.",),
         )
     if is_clear:
-        return _Reason("a difference that may be chance among so many cases", (_SCATTERED,))
-    clause = f"no difference shown, and one above {format_percent(RESOLUTION)} not ruled out"
+        return _Reason("a difference that may be chance", (_SCATTERED,))
+    clause = f"no clear difference, but one above {format_percent(RESOLUTION)} is possible"
     return _Reason(clause, (_SCATTERED,))
 
 

@@ -134,7 +134,10 @@ class CompareRows:
             return row.pair.id
         title = f"{row.metric} of {row.pair.id}"
         if row.row.metric == HEADLINE and row.pair.id in self._reasons:
-            return f"{title}: {_describe_factor(row)}{self._reasons[row.pair.id]}"
+            factor = _describe_factor(row)
+            if len(set(self._reasons.values())) == 1:
+                return f"{title}{factor and f': {factor}'}"  # the note below has the reason
+            return f"{title}: {factor and f'{factor}: '}{self._reasons[row.pair.id]}"
         parts = [title]
         if row.interval:
             parts.append(f"95 % interval of b/a {row.interval}")
@@ -300,7 +303,7 @@ to the notes, which then have more lines; up and down scroll them."""
 
 
 def _describe_factor(row: ComparedRow) -> str:
-    """Return ``about 180x slower, not judged: `` for a large ratio, or nothing."""
+    """Return ``about 180x slower, not judged`` for a large ratio, or nothing."""
     ratio = row.row.ratio if row.row else None
     if row.label is not OutcomeLabel.NOT_JUDGED or not ratio:
         return ""
@@ -308,7 +311,7 @@ def _describe_factor(row: ComparedRow) -> str:
     if factor < _LARGE_FACTOR:
         return ""
     word = "slower" if ratio > 1 else "faster"
-    return f"about {format_factor(factor)} {word}, not judged: "
+    return f"about {format_factor(factor)} {word}, not judged"
 
 
 def _make_value_cell(text: str) -> TableCell:
