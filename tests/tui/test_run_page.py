@@ -21,7 +21,7 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
-from spbench.tui.run.panels import Panel
+from spbench.tui.run.panels import CHART_PANELS, Panel, list_panes
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.headline import Headline
 from spbench.tui.run.panes.overview import HostMap
@@ -383,6 +383,48 @@ async def test_end_of_a_run_shows_first_failed_case_and_findings(open_run):
         # Only once: a later choice of the user stays.
         await run.press("v")
         await run.wait_until(lambda: not run.page.query_one(RunBody).shows_findings)
+
+
+async def test_findings_stay_in_view_through_resizes_and_next_to_logs(open_run):
+    async with open_run((120, 40), make_ended_run()) as run:
+        body = run.page.query_one(RunBody)
+        await run.wait_until(lambda: body.panel is Panel.FINDINGS_AND_TIMELINE)
+        for size in ((200, 60), (80, 24), (120, 40)):
+            await run.pilot.resize_terminal(*size)
+            await run.wait_until(lambda: body.shows_findings)
+        assert body.panel is Panel.FINDINGS_AND_TIMELINE
+        await run.press("l")
+        await run.wait_until(lambda: run.page.query_one("#logs-pane").display)
+        assert body.shows_findings
+        await run.press("l")
+        await run.wait_until(lambda: body.panel is Panel.FINDINGS_AND_TIMELINE)
+
+
+async def test_end_of_a_passed_run_shows_the_case_with_most_samples(open_run):
+    events = make_ended_run()[: len(make_running_events())]
+    events += [*make_checks(failed=()), *make_case_end(status="passed", reason=None)]
+    events += [*make_case_end("next", status="passed", reason=None), make.run_end("passed", 0)]
+    async with open_run(WIDE, events) as run:
+        await run.wait_until(lambda: run.table("cases").cursor_key == "warp")
+        assert run.title("ranks").startswith("Ranks of warp")
+
+
+async def test_cursor_is_on_the_slow_rank_until_the_user_moves_it(open_run):
+    samples = make_samples([[2.0] * 9, [2.0] * 9, [2.0] * 9, [90.0] * 9])
+    async with open_run(WIDE, [*make_running_events(), *samples]) as run:
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
+        assert run.page.presenter.selection.rank is None
+        await run.press("home")
+        await run.wait_until(lambda: run.page.presenter.selection.rank == 0)
+        run.source.send(*make_case_end(stragglers=[STRAGGLER]))
+        await run.wait_for_texts("✗ failed")
+        assert run.table("ranks").cursor_key == 0
+
+
+def test_chart_panels_without_samples_are_one_pane():
+    for panel in CHART_PANELS:
+        assert len(list_panes(panel, has_problem=True, has_charts=False)) == 1
+        assert list_panes(panel, has_problem=True, has_charts=True) == panel.value
 
 
 async def test_end_without_samples_shows_the_logs(open_run):
@@ -1471,17 +1513,36 @@ def lists_next_problem(run):
 async def test_key_goes_through_the_problems_of_all_cases(open_run):
     async with open_run(WIDE, make_run_with_problems()) as run:
         await run.wait_until(lambda: lists_next_problem(run))
-        await run.wait_until(lambda: run.table("cases").cursor_key == "bad")
+        # The timeout is worse than the failed check.
+        await run.wait_until(lambda: run.table("cases").cursor_key == "broken")
         selection = run.page.presenter.selection
         problems = []
         for key in ("n", "n", "n", "n", "n"):
             await run.press(key)
             problems.append((selection.case.id, selection.rank))
-        assert problems[:4] == [("bad", 0), ("bad", 2), ("broken", None), ("slow", 3)]
+        assert problems[:4] == [("slow", 3), ("bad", 0), ("bad", 2), ("broken", None)]
         assert problems[4] == problems[0]
         await run.focus("findings")
         await run.press("enter")
-        assert (selection.case.id, selection.rank) == ("bad", 2)
+        assert (selection.case.id, selection.rank) == ("bad", 0)
+
+
+async def test_key_goes_to_the_slow_link_of_a_recorded_finding(open_run):
+    finding = (
+        "link from rank 1 on a to rank 2 on b is 118x as slow as the median link in net (9 us)"
+    )
+    cases = describe_synthetic_case("net", measures="link"), describe_synthetic_case("next")
+    events = [
+        *make.make_started_run(*cases, hosts=HOSTS),
+        *make_case_end("net", status="passed", reason=None),
+        *make_case_end("next"),
+        make.run_end("failed", 1, findings=[finding]),
+    ]
+    async with open_run(WIDE, events) as run:
+        await run.wait_until(lambda: run.table("cases").cursor_key == "next")
+        await run.press("n")
+        selection = run.page.presenter.selection
+        await run.wait_until(lambda: (selection.case.id, selection.rank) == ("net", 1))
 
 
 async def test_key_for_problems_is_shown_only_with_one(open_run):

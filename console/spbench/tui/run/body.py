@@ -15,26 +15,26 @@ from spbench.tui.run.panels import (
     CHART_PANELS,
     FINDINGS_PANE,
     FULL_HEIGHT,
+    MEDIUM_WIDTH,
     TALL_HEIGHT,
     WIDE_WIDTH,
     Panel,
     list_panels,
+    list_panes,
 )
-from spbench.tui.run.panes.charts import HistogramPane, TimelinePane
+from spbench.tui.run.panes.charts import HistogramPane
 from spbench.tui.run.panes.filter_input import FilterInput
 from spbench.tui.run.panes.findings_panel import FindingsPanel
-from spbench.tui.run.panes.gpu_panel import COLUMNS as GPU_COLUMNS
 from spbench.tui.run.panes.hosts_panel import HostLoadsPane
-from spbench.tui.run.panes.log_view import LogView
+from spbench.tui.run.panes.lower_panes import LowerPanes
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import build_rank_columns
-from spbench.tui.run.wide_layout import choose_left_width, fit_left, fit_right
+from spbench.tui.run.wide_layout import choose_left_width, fit_left, fit_right, fit_strip
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.rank_strip import FEW_RANKS, RankStrip
+from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.text import wrap_words
 
-MAX_STRIP_LINES = 4
 MAX_NOTE_LINES = 2
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
@@ -42,7 +42,6 @@ MIN_TABLE_LINES = 5
 FRAME_LINES = 3
 FRAME_LINES_SHORT = 2
 """Lines of a table's pane without its rows: title, heading and, on a tall screen, border."""
-NO_GPUS = "no host has reported a GPU"
 NO_CASES = "waiting for the run to begin ..."
 NO_RANKS = "no rank has begun here"
 MIN_CASE_LINES = 10
@@ -78,8 +77,6 @@ class RunBody(Container):
         & #filter { display: none; height: 1; padding: 0 1; background: $boost; }
         & #filter Static { width: 2; color: $text-accent; }
         & #filter Input { height: 1; background: $boost; padding: 0; }
-        & #lower { width: 100%; height: 1fr; }
-        & #lower > * { width: 1fr; height: 1fr; }
         & #extra, & #previous-pane, & #parts-pane { display: none; }
         & #extra { height: 1fr; }
         & #extra > * { height: 1fr; }
@@ -98,6 +95,8 @@ class RunBody(Container):
         self.empty_panels: Collection[Panel] = ()
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
+        self._has_problem = False
+        self._has_charts = True
         self._case_note = ""
         self._cases_width = 0
         self._width = 0
@@ -127,20 +126,7 @@ class RunBody(Container):
             with Horizontal(id="filter"):
                 yield Static("/")
                 yield FilterInput(placeholder="words that a rank's row must have")
-            with Horizontal(id="lower"):
-                yield Pane("Findings", FindingsPanel(id="lower-findings"), id=FINDINGS_PANE)
-                yield HistogramPane("histogram")
-                yield TimelinePane()
-                yield HostMapPane("lower-host-map")
-                yield PartsPane("lower-parts")
-                yield PreviousPane("lower-previous")
-                yield HostLoadsPane("host-loads")
-                yield Pane(
-                    "GPUs",
-                    LineTable(GPU_COLUMNS, FixedRows(GPU_COLUMNS), id="gpus", empty=NO_GPUS),
-                    id="gpus-pane",
-                )
-                yield Pane("Logs", LogView(id="logs"), id="logs-pane")
+            yield LowerPanes()
             with Vertical(id="extra"):
                 yield HostMapPane("host-map")
                 yield HostLoadsPane("extra-loads")
@@ -158,7 +144,7 @@ class RunBody(Container):
         if panels != self._panels:
             self._panels = panels
             self._user_chose_panel = False
-            self._show(panels[0])
+            self._show(self._first_panel)
 
     def share_width(self, cases_width: int) -> None:
         """Share the width of a wide screen; the columns of the cases need ``cases_width``."""
@@ -184,7 +170,35 @@ class RunBody(Container):
     @property
     def shows_findings(self) -> bool:
         """Whether the findings are visible."""
-        return self.has_class("-wide") or self.panel.shows_findings
+        return self.has_class("-wide") or FINDINGS_PANE in self._list_panes()
+
+    def show_problem(self, has_problem: bool, *, has_charts: bool) -> None:
+        """Keep findings of a problem in view, and hide charts without samples."""
+        if (has_problem, has_charts) == (self._has_problem, self._has_charts):
+            return
+        has_changed = has_problem != self._has_problem
+        self._has_problem = has_problem
+        self._has_charts = has_charts
+        is_free = has_changed and not self._user_chose_panel and not self.has_class("-short")
+        self._show(self._first_panel if is_free else self.panel)
+
+    def leave_suggestion(self) -> None:
+        """Show the first panel for another run, unless the user has chosen one."""
+        if not self._user_chose_panel:
+            self._show(self._first_panel)
+
+    @property
+    def _first_panel(self) -> Panel:
+        """The panel that is shown until the user chooses another."""
+        if self._has_problem and not self.has_class("-short"):
+            return self._findings_panel or self._panels[0]
+        return self._panels[0]
+
+    def _list_panes(self) -> tuple[str, ...]:
+        is_medium = MEDIUM_WIDTH <= self._width < WIDE_WIDTH
+        return list_panes(
+            self.panel, has_problem=self._has_problem and is_medium, has_charts=self._has_charts
+        )
 
     def suggest_findings(self, otherwise: Panel | None = None) -> None:
         """Show findings, or a panel next to them, unless the user has chosen one."""
@@ -200,18 +214,19 @@ class RunBody(Container):
     def show_panel(self, panel: Panel) -> None:
         """Show a panel below the ranks; if it is shown already, show the first one."""
         self._user_chose_panel = True
-        self._show(panel if panel != self.panel else self._panels[0])
+        self._show(panel if panel != self.panel else self._first_panel)
 
     def _show(self, panel: Panel) -> None:
         self.panel = panel
         self.query_one("#lower").display = self.panel is not Panel.NONE
+        shown_ids = self._list_panes()
         for pane in self.query("#lower > *"):
-            pane.display = pane.id in self.panel.value
+            pane.display = pane.id in shown_ids
         self._hide_second_histogram()
 
     def _hide_second_histogram(self) -> None:
         """Show the histogram at one place only, if the timeline is next to it."""
-        if self.panel is Panel.CHARTS:
+        if self.panel is Panel.CHARTS and self._has_charts:
             is_left = self.query_one("#left-histogram-pane").display
             self.query_one("#histogram-pane").display = not is_left
 
@@ -267,7 +282,11 @@ class RunBody(Container):
         frame_lines = FRAME_LINES_SHORT if is_short else FRAME_LINES
         right = self.query_one("#right")
         cases_lines = max(1, cases) + frame_lines + self._count_note_lines()
-        ranks_lines = max(1, ranks) + frame_lines + self._fit_strip(ranks, is_short=is_short)
+        ranks_lines = (
+            max(1, ranks)
+            + frame_lines
+            + fit_strip(self.query_one(RankStrip), ranks, is_short=is_short)
+        )
         min_case_lines = min(cases_lines, MIN_CASE_LINES_SHORT if is_short else MIN_CASE_LINES)
         height = right.size.height if is_wide else self.size.height
         if is_short and not self._user_chose_panel:
@@ -318,17 +337,6 @@ class RunBody(Container):
             frame_lines = 1 if is_short else 3
             lines = min(max(text_lines + frame_lines, MIN_PANEL_LINES), MIN_CHART_LINES)
         return min(lines, self.size.height // 3) if is_short else lines
-
-    def _fit_strip(self, ranks: int, *, is_short: bool) -> int:
-        """Set the height of the strip, and return it."""
-        strip = self.query_one(RankStrip)
-        cell_lines = 0
-        if ranks > FEW_RANKS:
-            max_cell_lines = 1 if is_short else MAX_STRIP_LINES
-            cell_lines = min(-(-ranks // max(1, strip.size.width)), max_cell_lines)
-        height = cell_lines + strip.measure_text_lines(strip.size.width)
-        strip.styles.height = height
-        return height
 
     def _choose_short_panel(self, spare_lines: int, *, has_findings: bool) -> None:
         """Show findings or a chart in the free lines of a short screen."""

@@ -70,6 +70,11 @@ class RunFinding:
     message: str
 
     @property
+    def is_problem(self) -> bool:
+        """Whether a part of the run failed or is slow."""
+        return self.kind not in (FindingKind.SUMMARY, FindingKind.NOTE, FindingKind.NOISY)
+
+    @property
     def sign(self) -> str:
         """The kind, as glyph and word."""
         sign = _SIGNS.get(self.kind) or format_status(self.kind)

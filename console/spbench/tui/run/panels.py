@@ -69,3 +69,19 @@ def list_panels(size: Size) -> tuple[Panel, ...]:
             *_LAST_PANELS,
         )
     return panels if size.height >= TALL_HEIGHT else (Panel.NONE, *panels[:-1])
+
+
+def list_panes(panel: Panel, *, has_problem: bool, has_charts: bool) -> tuple[str, ...]:
+    """Return the ids of the panes of a panel.
+
+    Args:
+        panel: The panel.
+        has_problem: Whether findings on a problem are next to the logs.
+        has_charts: Whether there are samples, or some may come; otherwise one pane shows why not.
+    """
+    panes: tuple[str, ...] = panel.value
+    if panel is Panel.LOGS and has_problem:
+        return (FINDINGS_PANE, *panes)
+    if panel in CHART_PANELS and not has_charts:
+        return panes[:1] if panel.shows_findings else panes[-1:]
+    return panes

@@ -7,12 +7,13 @@ GPUs) take longer: a tick updates a share of them, all in `SLOW_INTERVAL`, reque
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from time import monotonic
 
 from textual.widget import Widget
 
+from spbench.record.case_state import CaseState
 from spbench.record.messages.cases import describe_time_reference
 from spbench.tui.cells import name_readings
 from spbench.tui.panes import Pane
@@ -63,6 +64,7 @@ class RunPresenter:
     def __init__(self, body: RunBody, selection: RunSelection) -> None:
         self._body = body
         self.selection = selection
+        body.leave_suggestion()
         self.cases = body.query_one("#cases", LineTable)
         self.ranks = body.query_one("#ranks", LineTable)
         self.strip = body.query_one(RankStrip)
@@ -75,6 +77,8 @@ class RunPresenter:
         self._ranks_due = 0.0
         self._case = selection.case
         self._outcome_shown = False
+        self._has_had_samples = False
+        self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(self._show_chart, pane) for pane in panes]
         self._rank_parts: list[_Update] = [*charts, self._show_strip]
@@ -169,7 +173,7 @@ class RunPresenter:
             self._requested.discard(part)
 
     def show_outcome(self) -> bool:
-        """Show the first failed case and the findings once the run has ended.
+        """Show the case of the worst problem and the findings once the run has ended.
 
         A case, a rank or a panel that the user chose stays. Return whether it was done now.
         """
@@ -178,9 +182,9 @@ class RunPresenter:
         if self._outcome_shown or run is None or run.finished is None:
             return False
         self._outcome_shown = True
-        failed = selection.first_failed_case()
-        if failed is not None and selection.follows_running and selection.rank is None:
-            selection.choose(failed)
+        notable = selection.find_notable_case()
+        if notable is not None and selection.follows_running and selection.rank is None:
+            selection.choose(notable)
         # The logs have the traceback of a case that failed before its first sample.
         shows_logs = selection.metric is None and bool(selection.feed.logs)
         self._body.suggest_findings(Panel.LOGS if shows_logs else None)
@@ -198,11 +202,15 @@ class RunPresenter:
         self.stay_active()
 
     def toggle_slowest_first(self) -> None:
-        """Sort the slowest ranks first, or sort by number again."""
+        """Sort the slowest ranks first and choose the top one, or sort by number again."""
         if self.ranks.sorted_by == ("skew", True):
             self.ranks.sort_by(None)
         else:
             self.ranks.sort_by("skew", reverse=True)
+            # Chosen here, since the cursor may be on the slowest rank already.
+            if isinstance(self.ranks.cursor_key, int):
+                self.selection.rank = self.ranks.cursor_key
+                self.update_rank_soon()
 
     def get_text_to_copy(self, focused: Widget | None) -> str:
         """Return the findings if they have the focus, or else the row of the rank."""
@@ -242,8 +250,20 @@ class RunPresenter:
         for panel in self._body.query(FindingsPanel):
             if panel.is_on_screen:
                 panel.show(self.findings)
+        self._show_problem()
         # Also here, because the cases may have been updated for the last time before the findings.
         self._limit_table_heights()
+
+    def _show_problem(self) -> None:
+        """Keep the findings in view while there is a problem."""
+        has_samples = self.selection.metric is not None
+        self._has_had_samples = self._has_had_samples or has_samples
+        # Between two running cases the charts stay, since samples are to come.
+        expects_samples = self._has_had_samples and not self.selection.feed.ended
+        self._body.show_problem(
+            any(finding.is_problem for finding in self.findings),
+            has_charts=has_samples or (expects_samples and self.selection.follows_running),
+        )
 
     def _limit_table_heights(self) -> None:
         """Limit the heights of the tables, and choose the panel if the user has not."""
@@ -272,10 +292,22 @@ class RunPresenter:
     def _show_strip(self) -> None:
         source = self._source
         rank = self.selection.rank
-        content = (source.ratios(), source.failed_ranks(), rank, source.describe_slowness())
+        failed_ranks = source.failed_ranks()
+        self._move_to_culprit(source, failed_ranks)
+        content = (source.ratios(), failed_ranks, rank, source.describe_slowness())
         if content != self._strip_content:
             self._strip_content = content
             self.strip.update(*content)
+
+    def _move_to_culprit(self, source: RankSource, failed_ranks: Collection[int]) -> None:
+        """Move the cursor to the rank with a problem, once, unless one is chosen."""
+        case = source.case
+        if case is None or case is self._culprit_case or self.selection.rank is not None:
+            return
+        culprit = source.find_culprit(failed_ranks)
+        if culprit is not None and self.cursors.is_untouched(self.ranks):
+            self._culprit_case = case
+            self.cursors.move(self.ranks, culprit)
 
     def _show_chart(self, pane: ChartPane) -> None:
         samples = self.selection.samples()

@@ -157,6 +157,19 @@ class RankSource(ABC):
         """Return the ranks that failed a check, ended in error or were lost."""
         return set() if self.case is None else find_failed_ranks(self.case)
 
+    def find_culprit(self, failed_ranks: Collection[int]) -> int | None:
+        """Return the lost, failed or slowest slow rank; None if no rank has a problem."""
+        if failed_ranks and self.case is not None:
+            states = self.case.measured.ranks
+            lost = [
+                rank
+                for rank in failed_ranks
+                if rank in states and states[rank].status is RankStatus.LOST
+            ]
+            return min(lost or failed_ranks)
+        skews = self.skews()
+        return max(self.slow_ranks(), key=lambda rank: skews.get(rank, 0.0), default=None)
+
     def keys(self) -> Sequence[Hashable]:
         """Return the ranks."""
         return self.ranks()

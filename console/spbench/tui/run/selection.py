@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
 from spbench.record.case_state import CaseState
+from spbench.record.findings import names_slow_part
 from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.record.shares import list_ranks_with_shares
@@ -30,6 +32,7 @@ from spbench.tui.run.panes.overview import PreviousRows
 from spbench.tui.run.rank_source import RankSource, find_failed_ranks
 from spbench_core.events.statuses import CaseStatus
 
+_RANK = re.compile(r"\brank (\d+) on ")
 LIVE_SLOWNESS_INTERVAL = 1.0
 """Time between two comparisons of the hosts in the running case, in seconds."""
 
@@ -201,14 +204,42 @@ class RunSelection:
             self._live_slowness = now, case, slowness
         return slowness
 
-    def first_failed_case(self) -> str | None:
-        """Return the id of the first failed case; None if no case failed."""
+    def find_notable_case(self) -> str | None:
+        """Return the case of the worst problem, or else that with most samples.
+
+        Errors come before failed checks, and these before slow ranks and links. None: no case.
+        """
         cases = self.feed.state.cases.values()
-        return next((case.id for case in cases if case.status.is_bad), None)
+        bad_cases = [case for case in cases if case.status.is_bad]
+        slow_cases = [case for case in cases if case.execution.stragglers]
+        link_problems = self._list_link_problems()
+        if bad_cases:
+            return next((case for case in bad_cases if case.status.is_broken), bad_cases[0]).id
+        if slow_cases:
+            return max(slow_cases, key=_find_largest_ratio).id
+        if link_problems:
+            return link_problems[0].case
+        measured_cases = [case for case in cases if case.measured.samples]
+        return max(measured_cases, key=_count_samples).id if measured_cases else None
 
     def has_problem(self) -> bool:
         """Return whether there is a problem to go to."""
-        return any(map(_has_problem, self.feed.state.cases.values()))
+        state = self.feed.state
+        return any(map(_has_problem, state.cases.values())) or any(
+            map(names_slow_part, state.findings)
+        )
+
+    def _list_link_problems(self) -> list[Problem]:
+        """Return the slow links of the recorded findings, each with its first rank."""
+        cases = self.feed.state.cases.values()
+        link_cases = [case for case in cases if case.identity.measures == "link"]
+        return [
+            Problem(case.id, int(match[1]) if match else None)
+            for message in filter(names_slow_part, self.feed.state.findings)
+            for match in [_RANK.search(message)]
+            for case in link_cases
+            if re.search(rf" in {re.escape(case.id)}(?: \(|;|,|$)", message)
+        ]
 
     def find_next_problem(self) -> Problem | None:
         """Return the next problem of any case, after the last one the first again."""
@@ -218,13 +249,26 @@ class RunSelection:
             for case in self.feed.state.cases.values()
             for rank in list_problem_ranks(case)
         ]
+        case_ids = {problem.case for problem in problems}
+        problems += [item for item in self._list_link_problems() if item.case not in case_ids]
 
         def locate(case_id: str, rank: int | None) -> tuple[int, int]:
             return positions[case_id], -1 if rank is None else rank
 
+        problems.sort(key=lambda item: locate(item.case, item.rank))
         current = (-1, -1) if self.case is None else locate(self.case.id, self.rank)
         later = (item for item in problems if locate(item.case, item.rank) > current)
         return next(later, problems[0] if problems else None)
+
+
+def _find_largest_ratio(case: CaseState) -> float:
+    return max(straggler.ratio for straggler in case.execution.stragglers)
+
+
+def _count_samples(case: CaseState) -> int:
+    """Return the number of samples of the rank with most of them."""
+    by_rank = case.measured.samples.get("time_ms", {}).values()
+    return max((sum(map(len, repeats.values())) for repeats in by_rank), default=0)
 
 
 def _has_problem(case: CaseState) -> bool:

@@ -13,6 +13,7 @@ from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.rank_strip import FEW_RANKS, RankStrip
 
 MIN_LEFT_WIDTH = 74
 MIN_RIGHT_WIDTH = 82
@@ -28,6 +29,7 @@ MIN_HISTOGRAM_LINES = 11
 MIN_CHART_LINES = 12
 MIN_MAP_LINES = 6
 MAX_PARTS_SHARE = 0.34
+MAX_STRIP_LINES = 4
 MIN_LOADS_LINES = 5
 """Lines of the smallest panes, with their frames."""
 
@@ -98,6 +100,17 @@ def share_right(free_lines: int, *, host_map: int, loads: int, has_charts: bool)
     map_lines = max(MIN_MAP_LINES, min(host_map + FRAME_LINES, lower_lines))
     loads_lines = min(loads + FRAME_LINES, lower_lines - map_lines) if loads else 0
     return RightHeights(map_lines, loads_lines if loads_lines >= MIN_LOADS_LINES else 0)
+
+
+def fit_strip(strip: RankStrip, ranks: int, *, is_short: bool) -> int:
+    """Set the height of the strip, and return it."""
+    cell_lines = 0
+    if ranks > FEW_RANKS:
+        max_cell_lines = 1 if is_short else MAX_STRIP_LINES
+        cell_lines = min(-(-ranks // max(1, strip.size.width)), max_cell_lines)
+    height = cell_lines + strip.measure_text_lines(strip.size.width)
+    strip.styles.height = height
+    return height
 
 
 def fit_left(body: Container, height: int, *, is_short: bool) -> None:
