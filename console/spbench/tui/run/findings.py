@@ -178,11 +178,13 @@ class RunFindings:
         """Return the summary of a run that has ended, with the next steps."""
         if not self._has_ended:
             return []
+        if isinstance(self._feed.source, ReplaySource):
+            # The demo, for example, is not among the runs of the Results page.
+            return [RunFinding(FindingKind.SUMMARY, "", self._outcome)]
         steps = "3 compares it with other runs"
         if self._is_of_plan:
             steps = f"5 shows predicted and measured times, {steps}"
-        has_failed = any(case.status.is_bad for case in self._feed.state.cases.values())
-        if has_failed and not isinstance(self._feed.source, ReplaySource):
+        if any(case.status.is_bad for case in self._feed.state.cases.values()):
             steps = f"F runs again what failed, {steps}"
         return [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
 
