@@ -20,6 +20,8 @@ _DETECTION_BY_FAULT = {
 }
 """The way in which each of the common faults is detected; `FACTOR_FAULT` depends on the case."""
 _SKEW = "skew"
+_STAGE_COORDINATES = ("stage", "stages", "mirrored_stage", "mirrored_stages")
+"""Coordinates that are equal for ranks with the same work; see `record.comparison`."""
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
@@ -62,6 +64,8 @@ def explain_undetectable(case: Case, fault: str) -> str | None:
     reason = f"{case.benchmark} does not measure how long ranks wait for each other"
     if _get_rank_count(case) == 1:
         reason = "the case has no other rank to compare with"
+    elif _has_unique_last_rank(case):
+        reason = "no other rank does the work of the last rank, where the fault is planted"
     elif case.entry.measures == "link":
         reason = "the case has no other link to compare with"
     return f"not detectable: {reason}. An expectation on a time would detect it; F3 adds one."
@@ -85,7 +89,22 @@ def _compares_ranks(case: Case) -> bool:
     needed_ranks = 3 if entry.measures == "link" else 2  # two ranks have only one link
     rank_count = _get_rank_count(case)
     is_comparable = entry.measures != "job" or measures_waits
-    return is_comparable and (rank_count is None or rank_count >= needed_ranks)
+    has_enough_ranks = rank_count is None or rank_count >= needed_ranks
+    return is_comparable and has_enough_ranks and not _has_unique_last_rank(case)
+
+
+def _has_unique_last_rank(case: Case) -> bool:
+    """Whether no other rank has the stage of the last rank."""
+    rank_count = _get_rank_count(case)
+    if rank_count is None:
+        return False
+    params = dict(case.params)
+    stages = []
+    for rank in range(rank_count):
+        coordinates = case.entry.place(params, rank)
+        names = [str(coordinates.get(name)) for name in _STAGE_COORDINATES]
+        stages.append((*names, "server" in coordinates))
+    return stages.count(stages[-1]) == 1
 
 
 def _get_rank_count(case: Case) -> int | None:

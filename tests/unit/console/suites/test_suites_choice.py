@@ -215,6 +215,9 @@ def test_faults_of_a_case_say_what_finds_them(messages):
     messages.check([describe_fault_and_finder(case, name) for name in list_effective_faults(case)])
 
 
+PIPELINE = "benchmark: model.resnet, params: {scheme: lp, depth: 11, batch_size: 4, parts: 2}"
+
+
 @pytest.mark.parametrize(
     ("entry", "is_detectable"),
     [
@@ -224,6 +227,8 @@ def test_faults_of_a_case_say_what_finds_them(messages):
         ("benchmark: memory.copy, np: 1", False),
         ("benchmark: memory.copy, np: 1, expect: {skew: {max: 2}}", False),
         ("benchmark: memory.copy, np: 1, expect: {time_ms: {max: 2}}", True),
+        (f"{PIPELINE}, np: 2", False),  # each rank has its own stage
+        (f"{PIPELINE}, np: 2, expect: {{time_ms: {{max: 2}}}}", True),
         ("benchmark: link.pingpong, np: 2", False),
         ("benchmark: link.pingpong, np: 4", True),
         ("benchmark: link.ring, np: 4", False),
