@@ -14,6 +14,7 @@ async def test_takes_a_typed_factor_or_shows_what_is_wrong(suite):
         await pilot.press("f7")
         await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
         await wait_until(pilot, lambda: "a factor: slow=3" in read_screen(app))
+        assert "Enter plants the fault and runs first" in read_screen(app)
         field = app.screen.query_one(Input)
         for text, reason in (
             ("slow=x", "slow=x: give a number above 1"),

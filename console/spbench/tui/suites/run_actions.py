@@ -73,7 +73,7 @@ class RunActions:
         if case is None:
             return
         choices = [_make_fault_choice(case, name) for name in list_effective_faults(case)]
-        title = f"Fault to plant in {case.id}: the run must find it"
+        title = f"Enter plants the fault and runs {case.id}"
         chooser = Chooser(title, choices, _FAULT_PLACEHOLDER, partial(_make_factor_choice, case))
         fault = await self._page.app.push_screen_wait(chooser)
         if fault is not None and await self._prepare_run():
