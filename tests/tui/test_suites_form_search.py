@@ -9,7 +9,7 @@ from spbench.suites.edit.compose import insert_case, read_defaults, replace_case
 from spbench.suites.edit.draft import CaseDraft
 from spbench.suites.edit.fields import list_launch_fields, list_param_fields
 from spbench.suites.loader import check_text
-from spbench.tui.form.field_row import FieldRow, FormRow
+from spbench.tui.form.field_row import FieldRow, FormRow, TextRow
 from spbench.tui.form.row_list import RowFilter
 from spbench.tui.form.search_bar import SearchBar
 from spbench.tui.form.texts import FormTexts
@@ -52,6 +52,14 @@ defaults:
 def list_shown_names(form):
     rows = form.query_one(FieldList).query(FormRow)
     return [row.key for row in rows if row.display and isinstance(row, FieldRow)]
+
+
+def test_search_finds_parts_of_names_and_starts_of_words_of_the_help():
+    row = TextRow("halo_len", "its default is the size of a half-kernel", "")
+    for text in ("halo", "len", "def", "kernel", "Size of"):
+        assert RowFilter(text).selects(row), text
+    for text in ("fault", "ernel", "ize"):
+        assert not RowFilter(text).selects(row), text
 
 
 async def test_search_shows_fields_by_name_and_help(suite):

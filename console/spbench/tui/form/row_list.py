@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -31,7 +32,7 @@ class RowFilter:
     """A choice of rows.
 
     Attributes:
-        text: Words that the name or the description of a row contains; empty: any row.
+        text: Parts of the name of a row, or starts of words of its description; empty: any row.
         changed_only: Whether a row has a value other than its default.
     """
 
@@ -42,9 +43,13 @@ class RowFilter:
         """Return whether a row is chosen."""
         if self.changed_only and not row.is_changed:
             return False
+        name = row.name_text.lower()
         search_text = row.search_text.lower()
         return all(
-            any(synonym in search_text for synonym in (word, *SYNONYMS.get(word, ())))
+            any(
+                synonym in name or _has_word_with_start(search_text, synonym)
+                for synonym in (word, *SYNONYMS.get(word, ()))
+            )
             for word in self._words
         )
 
@@ -55,6 +60,11 @@ class RowFilter:
     @property
     def _words(self) -> list[str]:
         return self.text.lower().split()
+
+
+def _has_word_with_start(text: str, start: str) -> bool:
+    """Return whether a word of a text begins so; the fault in default does not count."""
+    return re.search(rf"(?<![^\W_]){re.escape(start)}", text) is not None
 
 
 class _Position(NamedTuple):
