@@ -46,12 +46,14 @@ async def jump_to(pilot, text, expected):
 def test_better_matches_come_first():
     destinations = [
         make_destination("ab-halo"),
-        make_destination("x-h-a-l-o"),
+        make_destination("x-h-a-l-o", location="s.yaml"),
         make_destination("halo"),
         make_destination("z"),
     ]
     names = [destination.name for destination in find_destinations(destinations[:3], "halo")]
-    assert names == ["halo", "ab-halo", "x-h-a-l-o"]
+    assert names == ["halo", "ab-halo"]
+    scattered = find_destinations(destinations, "hlo")
+    assert [destination.name for destination in scattered] == ["ab-halo", "x-h-a-l-o", "halo"]
     assert find_destinations(destinations, "yaml z") == [destinations[3]]
     assert find_destinations(destinations, "q") == []
     assert find_destinations(destinations, "") == destinations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +27,8 @@ _PREFIX_SCORE = 4
 _PART_SCORE = 3
 _ELSEWHERE_SCORE = 2
 _LETTERS_SCORE = 1
+_RateWord = Callable[[str, str, str], int]
+"""Returns the score of a word in a name or a text; 0 if it does not match."""
 
 
 class DestinationKind(Enum):
@@ -167,22 +169,32 @@ def list_run_cases(feed: Feed) -> list[Destination]:
 def find_destinations(destinations: Sequence[Destination], text: str) -> list[Destination]:
     """Return the destinations that have all words of a text, the best matches first.
 
-    A word matches if it is part of a destination, or if the name has its letters in the same order.
-    Shipped suites and their cases come after equal matches.
+    A word matches if it is part of a destination. If no destination has all words, it also matches
+    a name that has its letters in the same order. Shipped suites and their cases come after equal
+    matches.
     """
     wanted_words = text.lower().split()
     if not wanted_words:
         return list(destinations)
+    return _rank(destinations, wanted_words, _rate_part) or _rank(
+        destinations, wanted_words, _rate_letters
+    )
+
+
+def _rank(
+    destinations: Iterable[Destination], wanted_words: Iterable[str], rate_word: _RateWord
+) -> list[Destination]:
+    """Return the destinations that match all words, the best ones first."""
     scored: list[tuple[int, Destination]] = []
     for destination in destinations:
-        score = _rate(wanted_words, destination)
+        score = _rate(wanted_words, destination, rate_word)
         if score:
             scored.append((score, destination))
     scored.sort(key=lambda pair: (-pair[0], pair[1].is_shipped))
     return [destination for _, destination in scored]
 
 
-def _rate(wanted_words: Iterable[str], destination: Destination) -> int:
+def _rate(wanted_words: Iterable[str], destination: Destination, rate_word: _RateWord) -> int:
     """Return the sum of the scores of all words; 0 if one does not match."""
     names = [destination.name.lower()]
     if destination.kind is DestinationKind.RUN:
@@ -190,21 +202,26 @@ def _rate(wanted_words: Iterable[str], destination: Destination) -> int:
     text = destination.search_text
     total = 0
     for word in wanted_words:
-        score = max(_rate_word(word, name, text) for name in names)
+        score = max(rate_word(word, name, text) for name in names)
         if not score:
             return 0
         total += score
     return total
 
 
-def _rate_word(word: str, name: str, text: str) -> int:
+def _rate_part(word: str, name: str, text: str) -> int:
+    """Return the score of a word that a name or text contains; 0 without a match."""
     if name.startswith(word):
         return _PREFIX_SCORE
     if word in name:
         return _PART_SCORE
-    if word in text:
-        return _ELSEWHERE_SCORE
-    return _LETTERS_SCORE if _has_letters(name, word) else 0
+    return _ELSEWHERE_SCORE if word in text else 0
+
+
+def _rate_letters(word: str, name: str, text: str) -> int:
+    """Return the score of a word that may also be scattered over a name."""
+    score = _rate_part(word, name, text)
+    return score or (_LETTERS_SCORE if _has_letters(name, word) else 0)
 
 
 def _has_letters(name: str, word: str) -> bool:
