@@ -32,7 +32,9 @@ _MARGIN_LINES = 4
 _NO_OUTLIER = f"no link is more than {100 * SIMILAR:.0f} % worse than the median."
 _ALL_SIMILAR = f"N{_NO_OUTLIER[1:]}"
 _OTHERS_SIMILAR = f"Elsewhere, {_NO_OUTLIER}"
-NO_LINKS = "No run here has measured links between ranks. Run suites/links.yaml to measure them."
+NO_LINKS = (
+    "No run here has measured links between ranks. On page 1, F5 on links.yaml measures them."
+)
 
 
 @dataclass(frozen=True, slots=True)
