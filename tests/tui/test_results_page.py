@@ -45,6 +45,7 @@ from support.tui.results_page import (
     wait_for_comparison,
     wait_for_run,
 )
+from support.tui.suites_page import list_messages
 
 
 @pytest.fixture
@@ -137,6 +138,8 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         assert "…" not in read_screen(app).partition("outcome")[2]
         reason = "too few launches (1 in a, 1 in b, 5 per side"
         assert read_widget(app, "#remarks").count(reason) == 1
+        assert "repeat: 5 (R runs b again so)" in read_widget(app, "#remarks")
+        assert "R Run again" in read_screen(app)
         await wait_until(pilot, lambda: "launches (1 in a, 1 in b" in read_screen(app))
         notes = page.query_one("#notes")
         await pilot.press("tab", "tab")
@@ -147,6 +150,25 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
             await wait_until(pilot, lambda: notes.size.height > 3)
         await pilot.press("end")
         await wait_until(pilot, lambda: "only if its ratio is beyond" in read_screen(app))
+
+
+async def test_r_runs_b_again_with_enough_launches(tmp_path, home, monkeypatch):
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=(120, 40)) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
+        await wait_for_run(pilot)
+        assert "R Run again" not in read_screen(app)
+        await pilot.press("R")
+        await wait_until(pilot, lambda: "too few launches" in list_messages(app)[0])
+        await pilot.press("end", "space", "up", "c")
+        await wait_until(pilot, lambda: "R Run again" in read_screen(app))
+        await pilot.press("R")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await wait_until(pilot, lambda: "again with 5" in read_screen(app))
+        await pilot.press("y")
+        await wait_until(pilot, lambda: starts)
+        assert starts[0][0][-2:] == ("--set", "repeat=5")
 
 
 async def test_large_ratio_that_is_not_judged_is_named(tmp_path, home):

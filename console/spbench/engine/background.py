@@ -187,8 +187,12 @@ def build_run_args(
     return (file, *args)
 
 
-def build_rerun_args(folder: RunFolder) -> tuple[str, ...]:
+def build_rerun_args(folder: RunFolder, repeat: int | None = None) -> tuple[str, ...]:
     """Return the arguments to repeat a run from `find_start_folder`.
+
+    Args:
+        folder: The run.
+        repeat: Launches of each case. Default: as in the run.
 
     Raises:
         UsageError: The run's run.json has neither arguments nor a suite.
@@ -196,10 +200,26 @@ def build_rerun_args(folder: RunFolder) -> tuple[str, ...]:
     run = folder.read_json("run.json")
     argv = run.get("argv")
     if isinstance(argv, list) and argv[:1] == ["run"]:
-        return tuple(_remove_output_options(list(map(str, argv[1:]))))
-    if isinstance(file := run.get("file"), str):
-        return build_run_args(Path(file))
-    raise UsageError(f"run {folder.id} does not say what it was asked for; start it by its suite")
+        args = tuple(_remove_output_options(list(map(str, argv[1:]))))
+    elif isinstance(file := run.get("file"), str):
+        args = build_run_args(Path(file))
+    else:
+        raise UsageError(
+            f"run {folder.id} does not say what it was asked for; start it by its suite"
+        )
+    return args if repeat is None else _set_repeat(args, repeat)
+
+
+def _set_repeat(args: Sequence[str], repeat: int) -> tuple[str, ...]:
+    """Return arguments with another number of launches; a key is set only once."""
+    other_args: list[str] = []
+    for arg in args:
+        is_repeat = arg.removeprefix("--set=").startswith("repeat=")
+        if is_repeat and other_args[-1:] == ["--set"]:
+            other_args.pop()
+        elif not (is_repeat and arg.startswith("--set=")):
+            other_args.append(arg)
+    return (*other_args, "--set", f"repeat={repeat}")
 
 
 def find_start_folder(folder: RunFolder) -> Path | None:

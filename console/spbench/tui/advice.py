@@ -13,6 +13,8 @@ KEYS_BY_ADVICE: Mapping[Advice, str] = {
     Advice.FIX_OR_SKIP_HOSTS: "r on the Hosts page shows how to fix it, H chooses other hosts",
 }
 """The remedy in the TUI for each advice that names options."""
+SETTING_KEY = "D in the cases of the Suites page"
+"""The key for a setting of all cases of a suite."""
 _TEXT_BY_OPTION = {
     " `--fail-on worse` accepts that.": "",
     "--hostfile": "the hostfile",
@@ -46,4 +48,4 @@ def name_keys(message: str) -> str:
 def _replace_options(text: str) -> str:
     for option, replacement in _TEXT_BY_OPTION.items():
         text = text.replace(option, replacement)
-    return _SETTING.sub(r"\1: \2, set with F3 in the suite", text)
+    return _SETTING.sub(rf"\1: \2 ({SETTING_KEY})", text)

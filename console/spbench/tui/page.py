@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import WorkerError
 
+from spbench.errors import SpbenchError
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.tab_bar import Tab, TabBar, find_tabs_width, fit_status, format_run_status
@@ -155,6 +156,23 @@ class Page(Screen[None]):
     async def confirm(self, question: str, yes: str, no: str) -> bool:
         """Ask a question and return whether the answer is yes."""
         return await self.app.push_screen_wait(Confirm(question, yes, no))
+
+    async def rerun(self, folder: RunFolder, repeat: int | None = None) -> None:
+        """Start a run again after a question, with another number of launches if given."""
+        from spbench.engine.background import build_rerun_args, find_start_folder
+
+        launches = "" if repeat is None else f" with {repeat} launches of each case"
+        is_active = self.context.is_run_active()
+        note = " The one that is watched keeps running." if is_active else ""
+        question = f"Start {folder.id} again{launches}, as a new run?{note}"
+        if not await self.confirm(question, "Run again", "Cancel"):
+            return
+        try:
+            args = await asyncio.to_thread(build_rerun_args, folder, repeat)
+            cwd = await asyncio.to_thread(find_start_folder, folder)
+            self.context.start_run(args, cwd)
+        except SpbenchError as error:
+            self.show_error(str(error), timeout=10)
 
     async def rerun_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of another run, after a question."""

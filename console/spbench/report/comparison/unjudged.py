@@ -56,6 +56,18 @@ def case_reasons(comparison: RunComparison) -> dict[str, str]:
     return reason_by_case | {case.case: str(case.reason) for case in broken}
 
 
+def find_lacking_launches(comparison: RunComparison) -> int | None:
+    """Return the needed launches per side; None if no case has too few."""
+    unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
+    headlines = [pair.headline for pair in comparison.cases if pair.id in unjudged]
+    has_few = any(row is not None and _has_few_launches(row, comparison) for row in headlines)
+    return comparison.needed_launches if has_few else None
+
+
+def _has_few_launches(row: MetricRow, comparison: RunComparison) -> bool:
+    return row.outcome == Outcome.TOO_FEW and min(row.launches) < comparison.needed_launches
+
+
 def join_case_ids(ids: Sequence[str]) -> str:
     """Return case ids in one clause, such as ``a, b and 9 more``."""
     if len(ids) <= MAX_NAMED + 1:
@@ -126,7 +138,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
         advice = "Compare runs in which these cases pass."
         return _Reason(f"no valid result ({reason})", (advice,))
     needed = comparison.needed_launches
-    if min(row.launches) < needed:
+    if _has_few_launches(row, comparison):
         few_text = (
             f"too few launches ({row.launches[0]} in a, {row.launches[1]} in b, "
             f"{needed} per side needed)"

@@ -5,11 +5,21 @@ from __future__ import annotations
 from textual.binding import BindingType
 
 from spbench.tui.widgets.keys import make_binding
+from spbench_core.events.statuses import RunStatus
 
+MODIFYING_ACTIONS = frozenset({"export", "note", "pin", "delete", "prune", "failed", "repeat"})
+"""Actions that a read-only console lacks."""
 FAILURE_ACTIONS = frozenset({"failed"})
 """Actions that need a run that has failed."""
 FOOTER = (
-    *("results.compare", "results.failed", "results.attach", "results.view", "results.mark"),
+    *(
+        "results.repeat",
+        "results.compare",
+        "results.failed",
+        "results.attach",
+        "results.view",
+        "results.mark",
+    ),
     *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),
     *("results.parameter", "results.baseline", "results.pin", "results.note"),
     *("results.delete", "results.prune", "results.copy"),
@@ -31,6 +41,13 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding(
         "results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"
     ),
+    make_binding(
+        "results.repeat",
+        "R",
+        "repeat",
+        "Run again",
+        "Run the suite of b again, with enough launches to compare it",
+    ),
     make_binding("results.baseline", "b", "baseline", "Vs baseline", "Compare with a baseline"),
     make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),
     make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
@@ -47,3 +64,10 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.attach", "W", "attach", "Watch", "Watch a run that is still running"),
     make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
 ]
+
+
+def is_allowed(action: str, status: RunStatus) -> bool:
+    """Return whether a run with a status allows an action."""
+    if action in FAILURE_ACTIONS:
+        return status not in (RunStatus.RUNNING, RunStatus.PASSED)
+    return action != "replay" or status != RunStatus.RUNNING

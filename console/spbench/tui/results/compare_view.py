@@ -21,8 +21,8 @@ from spbench.report.comparison.notes import (
     comparison_warnings,
 )
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
-from spbench.report.comparison.unjudged import case_reasons
-from spbench.tui.advice import name_keys
+from spbench.report.comparison.unjudged import case_reasons, find_lacking_launches
+from spbench.tui.advice import SETTING_KEY, name_keys
 from spbench.tui.cells import make_status_span
 from spbench.tui.results.case_times import LoadedTimes, TimesOfPair, show_compared_times
 from spbench.tui.results.fitted_columns import choose_columns
@@ -196,6 +196,7 @@ to the notes, which then have more lines; up and down scroll them."""
         self.comparison: RunComparison | None = None
         self.rows = CompareRows()
         self.all_metrics = False
+        self.lacking_launches: int | None = None
         self._metric = HEADLINE  # under the cursor when all metrics were last shown
         self._notes: list[str] = []
         self._times: TimesOfPair = (None, None)
@@ -227,6 +228,9 @@ to the notes, which then have more lines; up and down scroll them."""
         # Once, since the cursor moves often and a comparison may have thousands of cases.
         notes = comparison_notes(comparison) if comparison else []
         self._notes = [name_keys(note).replace("`", "") for note in notes]
+        self.lacking_launches = find_lacking_launches(comparison) if comparison else None
+        if self.screen.check_action("repeat", ()):  # not in a read-only console
+            self._notes = [note.replace(SETTING_KEY, "R runs b again so") for note in self._notes]
         self.table.display = comparison is not None
         self._show_rows()
         if case_id is not None and self._get_cursor_case() != case_id:

@@ -18,7 +18,7 @@ from spbench.report.previous_times import list_earlier_runs
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
-from spbench.tui.results.bindings import FAILURE_ACTIONS, FOOTER, RESULTS_BINDINGS
+from spbench.tui.results.bindings import FOOTER, MODIFYING_ACTIONS, RESULTS_BINDINGS, is_allowed
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
@@ -48,7 +48,7 @@ class ResultsPage(Page):
 Recorded runs and what they measured. Tab goes from the runs to the view at the right, v to the
 next view: the cases of the run under the cursor, two runs side by side, the times of a case in
 both, a metric over runs, a metric over a swept parameter."""
-    MODIFYING_ACTIONS = frozenset({"export", "note", "pin", "delete", "prune", "failed"})
+    MODIFYING_ACTIONS = MODIFYING_ACTIONS
     AUTO_FOCUS = "#runs"
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERTICAL_BREAKPOINTS = _HEIGHTS
@@ -183,13 +183,11 @@ both, a metric over runs, a metric over a swept parameter."""
             return action == "filter"
         if action == "compare":
             return bool(self._pane.marked or list_earlier_runs(self._runs, run))
-        if action in FAILURE_ACTIONS:
-            return run.status not in (RunStatus.RUNNING, RunStatus.PASSED)
         if action == "all_metrics":
             return self._view is View.COMPARE
-        if action == "replay":
-            return run.status != RunStatus.RUNNING
-        return True
+        if action == "repeat":
+            return self._view is View.COMPARE and self._views.compare.lacking_launches is not None
+        return is_allowed(action, run.status)
 
     def describe_location(self) -> tuple[str, ...]:
         """Return the run under the cursor, and the case if the cases are shown."""
@@ -210,6 +208,14 @@ both, a metric over runs, a metric over a swept parameter."""
         """Compare all metrics, or again the times only."""
         self._views.compare.toggle_metrics()
         self._show(View.COMPARE)
+
+    def action_repeat(self) -> None:
+        """Run the suite of b again, with as many launches as the comparison needs."""
+        compare = self._views.compare
+        if compare.comparison is None or not self.offers("repeat"):
+            self.notify("R runs a suite again if a comparison (c) has too few launches")
+        else:
+            self.start_action(self.rerun, compare.comparison.b.folder, compare.lacking_launches)
 
     def action_baseline(self) -> None:
         """Ask for a baseline, and compare the run with it."""

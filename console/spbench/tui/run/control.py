@@ -44,19 +44,7 @@ class RunControl:
         if feed is None:
             self._page.notify("F5 starts a suite on the Suites page", timeout=4)
         else:
-            self._page.start_action(self._rerun, feed.folder)
-
-    async def _rerun(self, folder: RunFolder) -> None:
-        context = self._page.context
-        note = " The one that is watched keeps running." if context.is_run_active() else ""
-        question = f"Start {folder.id} again, as a new run?{note}"
-        if await self._page.confirm(question, "Run again", "Cancel"):
-            try:
-                args = await asyncio.to_thread(background.build_rerun_args, folder)
-                cwd = await asyncio.to_thread(background.find_start_folder, folder)
-                context.start_run(args, cwd)
-            except SpbenchError as error:
-                self._page.show_error(str(error), timeout=10)
+            self._page.start_action(self._page.rerun, feed.folder)
 
     def rerun_failed(self, feed: Feed) -> None:
         """Start a run of the failed cases, or report why there is none."""

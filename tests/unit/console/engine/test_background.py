@@ -308,6 +308,17 @@ def test_rerun_arguments_omit_outputs_and_home(home, argv, expected):
     assert build_rerun_args(folder) == expected
 
 
+@pytest.mark.parametrize(
+    "options", [[], ["--set", "repeat=2"], ["--set=repeat=2"], ["--set", "repeat=1", "-k", "a"]]
+)
+def test_rerun_arguments_set_the_repeat_once(home, options):
+    folder = record_run(home, [], argv=["run", "s.yaml", "--set", "seed=1", *options], file="s")
+    args = build_rerun_args(folder, 6)
+    assert args[:3] == ("s.yaml", "--set", "seed=1")
+    assert args[-2:] == ("--set", "repeat=6")
+    assert sum("repeat=" in arg for arg in args) == 1
+
+
 def test_rejects_a_rerun_without_recorded_arguments(home):
     with pytest.raises(UsageError, match="does not say what it was asked for"):
         build_rerun_args(record_run(home, []))
