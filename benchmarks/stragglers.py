@@ -187,8 +187,8 @@ def judge_case(case: dict[str, Any], setting: Setting) -> str:
     correct_rank = (
         not setting.quiet and ranks == [setting.ranks - 1] and case["stragglers"][0]["cause"]
     )
-    noticed = str(case["reason"]).startswith("planted fault noticed")
-    return "right" if correct_rank and noticed else "wrong"
+    is_found = str(case["reason"]).startswith("fault found, as planted")
+    return "right" if correct_rank and is_found else "wrong"
 
 
 def render_table(outcomes: dict[Setting, list[str]]) -> list[str]:

@@ -25,7 +25,7 @@ def test_slow_rank_is_detected_and_named_in_all_reports(tmp_path: Path) -> None:
     jsonschema.validate(result.report, report_schema())
     (case,) = result.report["cases"]
     assert judge_case(case, setting) == "right"
-    assert case["reason"].startswith("planted fault noticed: rank 3 on ")
+    assert case["reason"].startswith("fault found, as planted: rank 3 on ")
     waiting_ranks = [rank for rank in range(3) if f"rank {rank} on" in str(case["noisy"])]
     assert waiting_ranks == []  # ranks that wait for rank 3 are not stragglers
     (finding,) = [line for line in result.report["run"]["findings"] if line.startswith("rank 3 on")]

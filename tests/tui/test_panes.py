@@ -42,7 +42,7 @@ async def test_headings_separate_panes_without_borders(recorded_folder, size, is
     async with app.run_test(size=size) as pilot:
         await wait_for_page(pilot, "run")
         # The cursor moves to the first failed case when the run has ended.
-        await wait_until(pilot, lambda: re.search("▸ ✗ fault noticed +stencil", read_screen(app)))
+        await wait_until(pilot, lambda: re.search("▸ ! fault found +stencil", read_screen(app)))
         # The row of the cursor is drawn after its sign.
         await wait_until(
             pilot,

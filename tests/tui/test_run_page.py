@@ -360,11 +360,24 @@ async def test_planted_faults_are_reported(open_run):
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_noticed_fault_is_a_status_that_is_not_cut(open_run, size):
-    reason = "planted fault noticed: rank 1 on node01 is slow"
+async def test_found_fault_is_a_status_that_is_not_cut(open_run, size):
+    reason = "fault found, as planted: rank 1 on node01 is slow"
     events = [*make_running_events(), *make_case_end(reason=reason)]
     async with open_run(size, events) as run:
-        await run.wait_for_texts("✗ fault noticed")
+        await run.wait_for_texts("! fault found")
+
+
+async def test_planted_slow_rank_is_listed_once_below_failures(open_run):
+    planted = describe_synthetic_case(inject="slow=2")
+    cases = planted, describe_synthetic_case("next")
+    reason = "fault found, as planted: rank 3 on node03 is slow"
+    planted_end = make_case_end(reason=reason, stragglers=[STRAGGLER])
+    started = make.make_started_run(*cases, hosts=HOSTS)
+    async with open_run(WIDE, [*started, *planted_end, *make_case_end("next")]) as run:
+        await run.wait_for_texts("fault found, as planted: slow=2")
+        findings = read_findings(run.app)
+        assert findings.count("fault found") == 1
+        assert findings.index("✗ failed next") < findings.index("▲ slow rank 3")
 
 
 def make_ended_run():

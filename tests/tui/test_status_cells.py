@@ -5,9 +5,9 @@ from spbench.tui.cells import make_status_cell, make_status_span
 from spbench_core.events.statuses import CaseStatus
 
 
-def test_noticed_fault_is_not_shown_as_a_failure():
-    noticed = make_status_cell(CaseStatus.FAILED, FaultOutcome.NOTICED)
-    assert noticed.text == "✗ fault noticed"
-    assert noticed.style == "accent"
-    assert make_status_span(CaseStatus.FAILED, FaultOutcome.NOTICED)[1] == "$text-accent"
+def test_found_fault_is_not_shown_as_a_failure():
+    cell = make_status_cell(CaseStatus.FAILED, FaultOutcome.FOUND)
+    assert cell.text == "! fault found"
+    assert cell.style == "accent"
+    assert make_status_span(CaseStatus.FAILED, FaultOutcome.FOUND)[1] == "$text-accent"
     assert make_status_cell(CaseStatus.FAILED, FaultOutcome.MISSED).style == "failed"

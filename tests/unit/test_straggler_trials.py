@@ -7,7 +7,7 @@ from benchmarks.stragglers import Setting, judge_case
 from benchmarks import stragglers
 
 
-def make_case(*ranks, reason="planted fault noticed: rank 1", cause=True):
+def make_case(*ranks, reason="fault found, as planted: rank 1", cause=True):
     return {"stragglers": [{"rank": rank, "cause": cause} for rank in ranks], "reason": reason}
 
 

@@ -14,7 +14,7 @@ from spbench.record.comparison import NOTABLE_RANK, RankComparison
 from spbench.record.findings import find_slow_parts
 from spbench.record.messages.cases import describe_limit, describe_miss
 from spbench.record.number_formatting import format_exact, format_factor
-from spbench.record.planted_faults import FAULT, FAULT_MISSED, FAULT_NOTICED, add_noticed_fault
+from spbench.record.planted_faults import FAULT, FAULT_FOUND, FAULT_MISSED, add_found_fault
 from spbench.record.stragglers import (
     Straggler,
     advise_iterations,
@@ -58,11 +58,11 @@ def judge(
     failed_checks = describe_failed_checks(case)
     fault = case.identity.inject
     if failed_checks:
-        reason = add_noticed_fault(failed_checks[0], fault)
+        reason = add_found_fault(failed_checks[0], fault)
         return Judgement(CaseStatus.FAILED, reason, expectations)
     failures = [item for item in expectations if item["status"] == CheckOutcome.FAILED]
     if failures:
-        reason = add_noticed_fault(_describe_failed_expectation(case, failures[0]), fault)
+        reason = add_found_fault(_describe_failed_expectation(case, failures[0]), fault)
         return Judgement(CaseStatus.FAILED, reason, expectations)
     if fault is not None:
         return Judgement(
@@ -83,12 +83,12 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
     # the run's finding states how slow it is
     for straggler in stragglers:
         if is_planted(straggler, case):
-            return f"{FAULT_NOTICED}: {straggler.name} is slow"
+            return f"{FAULT_FOUND}: {straggler.name} is slow"
     ranks = case.measured.ranks
     planted_keys = {(ranks[rank].host, rank) for rank in planted_ranks & ranks.keys()}
     for slow in find_slow_parts([case]):
         if slow.key in planted_keys or slow.key in {host for host, _ in planted_keys}:
-            return f"{FAULT_NOTICED}: {slow.name} is slow"
+            return f"{FAULT_FOUND}: {slow.name} is slow"
     planted_factor = parse_fault(fault)[1]
     is_slight = planted_factor is not None and planted_factor < NOTABLE_RANK
     skew_by_rank = case.compute_rank_skews()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from spbench.record.planted_faults import FaultOutcome
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 GLYPHS: Mapping[str, str] = {
@@ -29,6 +30,7 @@ STATUS_SYMBOLS: Mapping[str, str] = {
     CaseStatus.WAITING: "·",
     CaseStatus.UNFINISHED: "!",
     RunStatus.UNREADABLE: "!",
+    FaultOutcome.FOUND: "!",
 }
 """The signs of all statuses, also of those that a report lacks."""
 NOISY = "≈"
@@ -103,8 +105,12 @@ _FACTOR_METRICS = frozenset(
 
 
 def format_status(status: str, text: str = "") -> str:
-    """Return a status with its sign in front; ``text`` is shown instead of its name."""
-    return f"{STATUS_SYMBOLS.get(status, '?')} {text or status}"
+    """Return a status with its sign in front; ``text`` is shown instead of its name.
+
+    The user expects to find a planted fault, so that its sign is not that of a failure.
+    """
+    shown_status = text if text == FaultOutcome.FOUND else status
+    return f"{STATUS_SYMBOLS.get(shown_status, '?')} {text or status}"
 
 
 def format_number(value: float) -> str:

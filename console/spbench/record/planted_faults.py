@@ -5,26 +5,32 @@ from __future__ import annotations
 from enum import StrEnum
 
 FAULT = "planted fault"
-FAULT_NOTICED = f"{FAULT} noticed"
+FAULT_FOUND = "fault found, as planted"
 FAULT_MISSED = f"nothing noticed the {FAULT}"
-_NOTICED = " noticed"
+_FOUND_BEFORE = f"{FAULT} noticed"
+"""The words of older versions for a fault that was found."""
 
 
 class FaultOutcome(StrEnum):
     """The status of a failed case with a planted fault, in tables and texts."""
 
-    NOTICED = "fault noticed"
+    FOUND = "fault found"
     MISSED = "fault missed"
 
 
-def add_noticed_fault(failure: str, fault: str | None) -> str:
-    """Return a failed check or expectation, with the planted fault it noticed."""
-    return failure if fault is None else f"{failure}; {FAULT} {fault}{_NOTICED}"
+def add_found_fault(failure: str, fault: str | None) -> str:
+    """Return a failed check or expectation, with the planted fault that it found."""
+    return failure if fault is None else f"{failure}; {FAULT_FOUND}: {fault}"
+
+
+def names_found_rank(reason: str | None) -> bool:
+    """Whether a case's reason is only that its planted slow rank was found."""
+    return reason is not None and reason.startswith((FAULT_FOUND, _FOUND_BEFORE))
 
 
 def blames_fault(reason: str | None) -> bool:
     """Whether a case's reason is only a planted fault."""
-    return reason is not None and reason.startswith((FAULT, FAULT_MISSED))
+    return reason is not None and reason.startswith((FAULT, FAULT_FOUND, FAULT_MISSED))
 
 
 def find_fault_outcome(reason: str | None) -> FaultOutcome | None:
@@ -32,6 +38,7 @@ def find_fault_outcome(reason: str | None) -> FaultOutcome | None:
     if reason is None:
         return None
     failure, _, fault = reason.rpartition(f"; {FAULT} ")
-    if reason.startswith(FAULT_NOTICED) or (failure and fault.endswith(_NOTICED)):
-        return FaultOutcome.NOTICED
+    was_found = f"; {FAULT_FOUND}: " in reason or (failure and fault.endswith(" noticed"))
+    if names_found_rank(reason) or was_found:
+        return FaultOutcome.FOUND
     return FaultOutcome.MISSED if blames_fault(reason) else None

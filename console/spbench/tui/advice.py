@@ -23,7 +23,7 @@ _TEXT_BY_OPTION = {
     "--assume": "the assumed library",
     "--launcher ": "launcher ",
     "--case ": "case ",
-    "planted by --inject ": "planted fault: ",
+    "planted by --inject ": "fault found, as planted: ",
     "--inject ": "fault ",
     "--profile-batch-size": "it in the field next to the profile",
     "--micro-batch-size": "a micro-batch of",

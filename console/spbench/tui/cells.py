@@ -31,16 +31,16 @@ def name_readings(subject: str, *, ended: bool) -> str:
 def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:
     """Return a status with symbol and colour, and a sign if the times are noisy.
 
-    A noticed planted fault has another colour than failures, since the user expects it.
+    A planted fault that was found has another colour than failures, since the user expects it.
     """
     shown_text = format_status(status, text)
-    style = "accent" if text == FaultOutcome.NOTICED else _STYLES.get(status, status)
+    style = "accent" if text == FaultOutcome.FOUND else _STYLES.get(status, status)
     return TableCell(f"{shown_text} {NOISY}" if noisy else shown_text, style)
 
 
 def make_status_span(status: str, text: str = "") -> tuple[str, str]:
     """Return a status with its symbol, and its colour."""
-    if text == FaultOutcome.NOTICED:
+    if text == FaultOutcome.FOUND:
         return format_status(status, text), "$text-accent"
     return format_status(status, text), STATUS_COLOURS.get(status, "$text-muted")
 

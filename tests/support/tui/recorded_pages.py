@@ -96,7 +96,7 @@ async def wait_for_run(pilot):
     await wait_until(
         pilot, lambda: "✗ failed" in read_screen(pilot.app) and "8/8" in read_screen(pilot.app)
     )
-    await wait_until(pilot, lambda: "link from rank" in read_screen(pilot.app))
+    await wait_until(pilot, lambda: "■ ended 9 cases" in read_screen(pilot.app))
     if pilot.app.size.height >= OVERVIEW_LINES:
         await wait_until(pilot, lambda: "Parts of an iteration" in read_screen(pilot.app))
         await wait_until(pilot, lambda: "fused" in read_below(pilot.app, "Hosts by case"))

@@ -280,9 +280,9 @@ def _summarize(run: RecordedRun) -> Content:
 
 
 def format_case_counts(run: RecordedRun) -> str:
-    """Return ``4 cases, 3 passed, 1 fault noticed``."""
+    """Return ``4 cases, 3 passed, 1 fault found``."""
     count = len(run.cases)
     passed = sum(c.status == CaseStatus.PASSED for c in run.cases.values())
-    noticed = sum(case.status_text == FaultOutcome.NOTICED for case in run.cases.values())
+    num_found = sum(case.status_text == FaultOutcome.FOUND for case in run.cases.values())
     counts = f"{format_quantity(count, 'case')}, {passed} passed"
-    return f"{counts}, {noticed} {FaultOutcome.NOTICED}" if noticed else counts
+    return f"{counts}, {num_found} {FaultOutcome.FOUND}" if num_found else counts

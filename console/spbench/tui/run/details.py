@@ -29,6 +29,7 @@ from spbench.record.number_formatting import (
     format_status,
     format_value,
 )
+from spbench.record.planted_faults import find_fault_outcome
 from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import compute_all_shares
 from spbench.tui.dialogs import Modal
@@ -110,7 +111,7 @@ def read_failure_output(feed: Feed, case: CaseState | None, traceback: str | Non
 def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterator[Line]:
     identity = case.identity
     reason = f": {case.execution.reason}" if case.execution.reason else ""
-    yield "status", format_status(status) + reason
+    yield "status", format_status(status, find_fault_outcome(case.execution.reason) or "") + reason
     yield (
         "benchmark",
         f"{identity.benchmark}, {format_quantity(identity.np, 'rank')}, "

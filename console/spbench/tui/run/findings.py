@@ -19,6 +19,8 @@ from spbench.record.messages.outcome import describe_outcome
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.noise import summarize_noise
 from spbench.record.number_formatting import NOISY, format_status
+from spbench.record.planted_faults import FaultOutcome, find_fault_outcome, names_found_rank
+from spbench.record.stragglers import is_planted
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import STATUS_COLOURS
 from spbench.tui.feed import Feed, ReplaySource
@@ -41,6 +43,8 @@ _COLOURS: Mapping[str, str] = {
     **STATUS_COLOURS,
     CaseStatus.CANCELLED: MUTED,
     CaseStatus.SKIPPED: MUTED,
+    FaultOutcome.FOUND: "$text-accent",
+    FaultOutcome.MISSED: "$text-error",
     FindingKind.SUMMARY: "bold $text-accent",
     FindingKind.LOST: "$text-error",
     FindingKind.SLOW: "$text-warning",
@@ -77,7 +81,7 @@ class RunFinding:
     @property
     def sign(self) -> str:
         """The kind, as glyph and word."""
-        sign = _SIGNS.get(self.kind) or format_status(self.kind)
+        sign = _SIGNS.get(self.kind) or format_status(self.kind, self._fault_outcome)
         return f"{sign}:" if self.kind in _WITHOUT_RESULT and self.subject else sign
 
     @property
@@ -91,9 +95,16 @@ class RunFinding:
         """The text with its sign in front."""
         return f"{self.sign} {self.text}"
 
+    @property
+    def _fault_outcome(self) -> str:
+        """The outcome of a planted fault if the finding is the reason of its case."""
+        is_failed = self.kind == CaseStatus.FAILED
+        return (find_fault_outcome(self.message) if is_failed else None) or ""
+
     def content(self) -> Content:
         """Return the line with a coloured sign."""
-        return Content.assemble((self.sign, choose_colour(self.kind)), f" {self.text}")
+        colour = choose_colour(self._fault_outcome or self.kind)
+        return Content.assemble((self.sign, colour), f" {self.text}")
 
 
 def choose_colour(kind: str) -> str:
@@ -164,12 +175,14 @@ class RunFindings:
             slow_findings = [finding for finding in recorded if finding.kind is FindingKind.SLOW]
             noisy_findings = [finding for finding in recorded if finding.kind is FindingKind.NOISY]
             notes += [finding for finding in recorded if finding.kind is FindingKind.NOTE]
+        failures = self._collect_failures()
         return [
             *self._summarize(),
             *self._collect_errors(),
             *lost_findings,
+            *(failure for failure in failures if failure.kind not in _WITHOUT_RESULT),
             *slow_findings,
-            *self._collect_failures(),
+            *(failure for failure in failures if failure.kind in _WITHOUT_RESULT),
             *noisy_findings,
             *notes,
         ]
@@ -287,7 +300,7 @@ class RunFindings:
         cases_by_fault: dict[str, list[str]] = {}
         for case in self._feed.state.cases.values():
             # If a case failed because of its fault, the reason names the fault.
-            if case.identity.inject and "planted fault" not in (case.execution.reason or ""):
+            if case.identity.inject and find_fault_outcome(case.execution.reason) is None:
                 cases_by_fault.setdefault(case.identity.inject, []).append(case.id)
         if cases_by_fault:
             planted = [f"{fault} {name_cases(cases)}" for fault, cases in cases_by_fault.items()]
@@ -317,13 +330,20 @@ def _list_failed_checks(case: CaseState, messages: Iterable[str]) -> tuple[RunFi
 
 def _list_failures(case: CaseState) -> tuple[RunFinding, ...]:
     """Return the reason of a finished case that did not pass, and each failed check."""
-    if case.status == CaseStatus.PASSED:
+    if case.status == CaseStatus.PASSED or _has_planted_straggler(case):
         return ()
     reason = case.execution.reason
     failures = _list_failed_checks(case, describe_other_failed_checks(case))
     if reason:
         return (RunFinding(case.status, case.id, reason), *failures)
     return failures or (RunFinding(case.status, case.id, "no reason was given"),)
+
+
+def _has_planted_straggler(case: CaseState) -> bool:
+    """Whether a case failed only by its planted slow rank, which has its own finding."""
+    stragglers = case.execution.stragglers
+    is_found = any(is_planted(straggler, case) for straggler in stragglers)
+    return is_found and names_found_rank(case.execution.reason)
 
 
 def _classify(message: str) -> FindingKind:

@@ -25,19 +25,21 @@ from support.sample_events import (
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("planted fault noticed: rank 1 on node01 is slow", FaultOutcome.NOTICED),
-        ("check halo failed on rank 1; planted fault drop-halo noticed", FaultOutcome.NOTICED),
+        ("fault found, as planted: rank 1 on node01 is slow", FaultOutcome.FOUND),
+        ("check halo failed on rank 1; fault found, as planted: drop-halo", FaultOutcome.FOUND),
+        ("planted fault noticed: rank 1 on node01 is slow", FaultOutcome.FOUND),
+        ("check halo failed on rank 1; planted fault drop-halo noticed", FaultOutcome.FOUND),
         ("nothing noticed the planted fault slow; take more iterations", FaultOutcome.MISSED),
         ("planted fault slow not confirmed: rank 1 is 2.00x as slow", FaultOutcome.MISSED),
         ("check halo failed on rank 1", None),
         (None, None),
     ],
 )
-def test_reason_says_whether_a_fault_was_noticed(reason, expected):
+def test_reason_says_whether_a_fault_was_found(reason, expected):
     assert find_fault_outcome(reason) is expected
 
 
-def test_failed_check_notices_the_planted_fault():
+def test_failed_check_finds_the_planted_fault():
     checks = [
         rank_event("check", rank, name="halo", passed=not rank, max_abs_error=0.5, tolerance=0.0)
         for rank in (0, 1)
@@ -46,11 +48,11 @@ def test_failed_check_notices_the_planted_fault():
     plain, planted = (
         judge(build_state([*make_started_run(case), *checks]).cases["a"]).reason for case in cases
     )
-    assert planted == f"{plain}; planted fault drop-halo noticed"
+    assert planted == f"{plain}; fault found, as planted: drop-halo"
     assert not blames_fault(planted), "a failed check makes a comparison fail"
 
 
-def test_findings_name_a_check_that_noticed_the_fault_once(tmp_path):
+def test_findings_name_a_check_that_found_the_fault_once(tmp_path):
     checks = [
         rank_event("check", 0, name=name, passed=False, max_abs_error=0.5, tolerance=0.0)
         for name in ("halo", "sum")
@@ -68,9 +70,9 @@ def test_findings_name_a_check_that_noticed_the_fault_once(tmp_path):
     ]
 
 
-def test_tables_and_tallies_tell_noticed_from_missed_faults(tmp_path):
+def test_tables_and_tallies_tell_found_from_missed_faults(tmp_path):
     reasons = {
-        "a": "planted fault noticed: rank 1 is slow",
+        "a": "fault found, as planted: rank 1 is slow",
         "b": "nothing noticed the planted fault slow",
         "c": "check halo failed on rank 1",
     }
@@ -79,8 +81,8 @@ def test_tables_and_tallies_tell_noticed_from_missed_faults(tmp_path):
     run = load_run(record_run(tmp_path, [*make_started_run(*cases), *judged, run_end("failed", 1)]))
     rows = RecordedCaseRows(run)
     assert [rows.cells(name)[0].text for name in reasons] == [
-        "✗ fault noticed",
+        "! fault found",
         "✗ fault missed",
         "✗ failed",
     ]
-    assert format_tally(run) == "1 fault noticed, 1 fault missed, 1 failed"
+    assert format_tally(run) == "1 fault found, 1 fault missed, 1 failed"

@@ -448,7 +448,7 @@ PASSED_CHECK = make_failed_check().model_copy(
 
 @pytest.mark.parametrize(
     "reason",
-    ["planted fault noticed: rank 1 is slow", "nothing noticed the planted fault slow=1.1"],
+    ["fault found, as planted: rank 1 is slow", "nothing noticed the planted fault slow=1.1"],
 )
 def test_case_failed_by_an_injected_fault_is_judged_by_its_time(reason, messages):
     def side(launches, **more):
