@@ -418,8 +418,8 @@ async def test_large_screen_lists_the_slowest_link_of_each_measurement(folder, f
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(200, 60)) as pilot:
         page = await wait_for_examination(pilot)
-        await wait_until(pilot, lambda: find_line(app, "▸ latency in us, 8 B"))
-        assert "2.60x worse" in find_line(app, "▸ latency in us, 8 B")
+        await wait_until(pilot, lambda: find_line(app, "▸ latency, 8 B"))
+        assert "2.60x worse" in find_line(app, "▸ latency, 8 B")
         await pilot.press("m")
         await wait_until(pilot, lambda: find_line(app, "▸ bandwidth in GB/s"))
         assert find_line(app, "▸ bandwidth in GB/s").count("median 10.0 GB/s within a host") == 1

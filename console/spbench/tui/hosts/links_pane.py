@@ -158,16 +158,22 @@ def _list_measurements(matrix: LinkMatrix, shown: LinkTable) -> list[str]:
 
     ▸ marks the shown one. A last line is about the measurements without an outlier.
     """
-    width = max(cell_width(table.title) for table in matrix.tables)
+    titles = [_name_measurement(table) for table in matrix.tables]
+    width = max(map(cell_width, titles))
     worst_links = list(map(describe_worst_link, matrix.tables))
     lines = [
-        f"{'▸' if table is shown else ' '} {fit(table.title, width)}  "
+        f"{'▸' if table is shown else ' '} {fit(title, width)}  "
         f"{worst_link or _describe_medians(table)}"
-        for table, worst_link in zip(matrix.tables, worst_links, strict=True)
+        for table, title, worst_link in zip(matrix.tables, titles, worst_links, strict=True)
     ]
     if not any(worst_links):
         return [*lines, f"  {_ALL_SIMILAR}"]
     return lines if all(worst_links) else [*lines, f"  {_OTHERS_SIMILAR}"]
+
+
+def _name_measurement(table: LinkTable) -> str:
+    """Return the title without its unit, since each value has its own."""
+    return table.title.replace(f" in {table.unit}", "", 1)
 
 
 def _describe_medians(table: LinkTable) -> str:
