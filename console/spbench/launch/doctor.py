@@ -126,7 +126,7 @@ def _check_launchers(
             installed = find_launcher(with_name, library, env)
         except MissingError:
             starts = load_traits(name).starts
-            yield Finding(FindingStatus.NOTE, name, f"not installed; it starts ranks of {starts}")
+            yield Finding(FindingStatus.OK, name, f"not installed; it starts ranks of {starts}")
             continue
         mismatch = find_mismatch(installed, library) if library else None
         note = "; it does not start ranks of the MPI library above" if mismatch else ""
