@@ -65,7 +65,7 @@ async def fail_in_drawing(pilot, monkeypatch):
 
 async def fail_below_question(pilot, monkeypatch):
     monkeypatch.setattr(ResultsPage, "refresh_page", lambda page: None)
-    await pilot.press("D")
+    await pilot.press("P")
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, AskLine))
     monkeypatch.setattr(AskLine, "on_input_submitted", raise_error)
     await pilot.press("enter")

@@ -52,13 +52,13 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),
     make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
     make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
-    make_binding("results.prune", "D", "prune", "Prune", "Delete all but the newest runs"),
+    make_binding("results.prune", "P", "prune", "Prune", "Delete all but the newest runs"),
     make_binding("results.metric", "m", "metric", "Metric", "Plot the next metric"),
     make_binding(
         "results.parameter", "X", "parameter", "Parameter", "Plot over the next parameter"
     ),
     make_binding("results.next-case", "n", "case(1)", "Next case", "Show the next case"),
-    make_binding("results.last-case", "N", "case(-1)", "Last case", "Show the case before"),
+    make_binding("results.last-case", "N", "case(-1)", "Previous case", "Show the case before"),
     make_binding("results.replay", "p", "replay", "Replay", "Play the recorded run again"),
     make_binding("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
     make_binding("results.attach", "W", "attach", "Watch", "Watch a run that is still running"),
