@@ -113,7 +113,7 @@ class RunLibrary:
                 name,
                 str(baseline)
                 if isinstance(baseline, UsageError)
-                else f"{baseline.suite}, {baseline.run}",
+                else ", ".join(part for part in (baseline.suite, baseline.run) if part != name),
             )
             for name, baseline in load_baselines(self.home)
         ]
