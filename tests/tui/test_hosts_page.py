@@ -421,8 +421,8 @@ async def test_large_screen_lists_the_slowest_link_of_each_measurement(folder, f
         await wait_until(pilot, lambda: find_line(app, "▸ latency, 8 B"))
         assert "2.60x worse" in find_line(app, "▸ latency, 8 B")
         await pilot.press("m")
-        await wait_until(pilot, lambda: find_line(app, "▸ bandwidth in GB/s"))
-        assert find_line(app, "▸ bandwidth in GB/s").count("median 10.0 GB/s within a host") == 1
+        await wait_until(pilot, lambda: find_line(app, "▸ bandwidth, 1 MiB"))
+        assert find_line(app, "▸ bandwidth, 1 MiB").count("median 10.0 GB/s within a host") == 1
         assert find_line(app, "Elsewhere, no link is more than 5 % worse")
         assert not page.query_one("#worst").display
     app = make_console(folder, page="hosts")
