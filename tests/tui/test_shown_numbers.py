@@ -10,6 +10,7 @@ from rich.console import Console
 from spbench.launch.finding import FindingStatus
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.survey.facts import HostFacts
+from spbench.record.messages.phases import describe_phase
 from spbench.record.rank_rows import RankRow
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import RecordedEvents
@@ -158,7 +159,7 @@ async def test_cases_keep_the_order_of_the_suite():
     assert rows.keys() == list(cases)
 
 
-def test_progress_of_a_case_only_grows(tmp_path):
+def test_progress_of_a_case_is_that_of_its_phase_as_in_the_headline(tmp_path):
     folder = RunFolder(tmp_path)
     feed = Feed(folder, LiveSource(folder))
     rows = RunCaseRows(feed)
@@ -170,7 +171,9 @@ def test_progress_of_a_case_only_grows(tmp_path):
         feed._apply(rank_event("progress", seq=number, phase=phase, done=done, total=4))
         rows.update()
         shown.append(rows.get("a").done)
-    assert shown == [0.0, 0.25, 0.75, 0.75, 0.99]
+        if done < 4:
+            assert describe_phase(feed.state, feed.now).startswith(f"{phase} {shown[-1]} %")
+    assert shown == [75, 25, 75, 25, None]
 
 
 def make_rank_row():

@@ -81,12 +81,22 @@ def describe_phase(state: RunState, now: float) -> str:
     rank = _find_counting_rank(state)
     if rank is None:
         return _describe_uncounted(state, now)
-    percent = 100 * rank.done // rank.total
+    percent = _compute_percent(rank)
     seconds = _estimate_seconds(rank, now)
     phase = f"{rank.shown_phase} {percent} %"
     if seconds is None or seconds <= _MAX_HIDDEN_SECONDS:
         return phase
     return f"{phase}, phase ends in {format_whole_seconds(seconds)}"
+
+
+def compute_phase_percent(state: RunState, case: str) -> int | None:
+    """Return the share of `describe_phase` for a case, in percent; None if unknown."""
+    rank = _find_counting_rank(state, case)
+    return None if rank is None else _compute_percent(rank)
+
+
+def _compute_percent(rank: RankState) -> int:
+    return 100 * rank.done // rank.total
 
 
 def describe_finished_launches(case: CaseState) -> str:
@@ -102,9 +112,18 @@ def estimate_phase_seconds(state: RunState, now: float) -> float | None:
     return None if rank is None else _estimate_seconds(rank, now)
 
 
-def _find_counting_rank(state: RunState) -> RankState | None:
-    """Return the rank with the newest phase among those that report progress."""
-    counting = [rank for rank in _list_working(state) if rank.done < rank.total]
+def _find_counting_rank(state: RunState, case: str | None = None) -> RankState | None:
+    """Return the rank with the newest phase among those that report progress.
+
+    Args:
+        state: The run.
+        case: The case of the rank; None: any case.
+    """
+    counting = [
+        rank
+        for rank in _list_working(state)
+        if rank.done < rank.total and case in (None, rank.case)
+    ]
     # Ranks that wait for others report no progress, above all those of an earlier phase.
     return max(counting, key=lambda rank: rank.phase_since, default=None)
 

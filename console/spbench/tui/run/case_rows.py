@@ -9,13 +9,14 @@ from typing import Any
 
 from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.messages.phases import compute_phase_percent
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.planted_faults import find_fault_outcome
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench.tui.widgets.text import cell_width
-from spbench_core.events.statuses import Activity, CaseStatus
+from spbench_core.events.statuses import CaseStatus
 
 MIN_ID_WIDTH = 14
 _STATUS = "status"
@@ -26,7 +27,7 @@ COLUMNS = (
     Column(_STATUS, "status", _STATUS_WIDTH),
     Column("case", "case", MIN_ID_WIDTH, flexible=True),
     Column("ranks", "ranks", 5, "right", drop_priority=4),
-    Column(_PROGRESS, "done", 4, "right", drop_priority=3),
+    Column(_PROGRESS, "phase", 5, "right", drop_priority=3),
     Column("time", "time", 8, "right"),
     Column("reference", "reference", 9, "right", drop_priority=2),
     Column("efficiency", "efficiency", 10, "right", drop_priority=1),
@@ -36,10 +37,6 @@ _PROGRESS_INDEX = next(index for index, column in enumerate(COLUMNS) if column.k
 _MIN_CHECKS_WIDTH = 6
 LEGEND = "time: median over iterations of the slowest rank in each"
 """The meaning of the times, for the title of the table."""
-MAX_SHARE_RUNNING = 0.99
-"""Largest share shown while a case runs, since checks and baselines follow the iterations."""
-_UNCOUNTED = frozenset({Activity.IMPORT, Activity.WARMUP})
-"""Activities before the iterations."""
 _CUT_SHORT = frozenset(
     {CaseStatus.ERROR, CaseStatus.TIMEOUT, CaseStatus.CANCELLED, CaseStatus.UNFINISHED}
 )
@@ -59,8 +56,8 @@ class CaseRow:
     """The values of a case in its row.
 
     Attributes:
-        done: The completed share of the iterations, which only grows; None unless the case is
-            running.
+        done: The completed share of the present phase in percent, the same as in the headline;
+            None unless the case is running.
         time: The time in ms: that of the slowest rank per iteration, then the median.
         is_preliminary: Whether the case is running, so that the time is preliminary.
         reference: The reference of the time, in ms.
@@ -72,7 +69,7 @@ class CaseRow:
     status: CaseStatus
     id: str
     ranks: int
-    done: float | None
+    done: int | None
     time: float | None
     is_preliminary: bool
     reference: float | None
@@ -103,7 +100,7 @@ class CaseRow:
             make_status_cell(self.status, self.status_text, noisy=self.noisy),
             self.id,
             str(self.ranks),
-            "" if self.done is None else f"{self.done:.0%}",
+            "" if self.done is None else f"{self.done} %",
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
             TableCell(efficiency, "muted" if is_muted else ""),
@@ -221,7 +218,7 @@ class RunCaseRows:
             status=CaseStatus.WAITING if waits else self._feed.case_status(case),
             id=case.id,
             ranks=case.identity.np,
-            done=self._compute_progress(case, previous) if running else None,
+            done=compute_phase_percent(self._feed.state, case.id) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,
             is_preliminary=running and not self._feed.ended,
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
@@ -230,22 +227,6 @@ class RunCaseRows:
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
         )
-
-    def _compute_progress(self, case: CaseState, previous: CaseRow | None) -> float:
-        """Return the completed share of the iterations over all ranks and repeats.
-
-        Each activity of a rank counts from 0 again, so the share is at least the previous one.
-        """
-        ranks = (rank for rank in self._feed.state.ranks.values() if rank.case == case.id)
-        unfinished = sum(
-            rank.done / rank.total
-            for rank in ranks
-            if rank.total and rank.activity not in _UNCOUNTED
-        )
-        finished = len(case.measured.ended)
-        share = (finished + unfinished) / (case.identity.np * case.repeats)
-        previous_share = (previous.done if previous is not None else None) or 0.0
-        return min(MAX_SHARE_RUNNING, max(share, previous_share))
 
     def efficiency_note(self) -> str:
         """Return an explanation of unusual efficiencies; empty if there are none."""
