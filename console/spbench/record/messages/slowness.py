@@ -55,7 +55,8 @@ def describe_slowness(
         subject = f"{_name_rank(case, worst)} takes {format_factor(ratios[worst])}"
         return f"{subject} as long as the median rank, too briefly to call it slow"
     worst = max(slow, key=ratios.__getitem__)
-    message = f"{_name_rank(case, worst)} is {describe_ratio(ratios[worst])}"
+    figures = _describe_times(comparison, times, worst)
+    message = f"{_name_rank(case, worst)} is {describe_ratio(ratios[worst])}{figures}"
     if len(slow) > 1:
         message = f"{len(slow)} ranks are slow: {message}"
     waits = _describe_waits(case, comparison, times, slow)
@@ -81,6 +82,17 @@ def find_slow_ranks(
 def describe_ratio(ratio: float) -> str:
     """Return ``2.47x as slow as the median rank``."""
     return f"{format_factor(ratio)} as slow as the median rank"
+
+
+def _describe_times(comparison: RankComparison, times: Mapping[int, RankTime], rank: int) -> str:
+    """Return both times of a ratio: `` (5.88 ms without waits, median 1.87 ms)``."""
+    compared = comparison.compare(times)
+    if not compared.ratios.get(rank):
+        return ""
+    own_ms = compared.compared[rank]
+    waits = "" if times[rank].active is None else " without waits"
+    median_ms = own_ms / compared.ratios[rank]
+    return f" ({format_time(own_ms)}{waits}, median {format_time(median_ms)})"
 
 
 def _list_suspected_ranks(ratios: Mapping[int, float]) -> list[int]:
