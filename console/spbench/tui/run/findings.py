@@ -45,7 +45,7 @@ _COLOURS: Mapping[str, str] = {
     CaseStatus.SKIPPED: MUTED,
     FaultOutcome.FOUND: "$text-accent",
     FaultOutcome.MISSED: "$text-error",
-    FindingKind.SUMMARY: "bold $text-accent",
+    FindingKind.SUMMARY: "bold",
     FindingKind.LOST: "$text-error",
     FindingKind.SLOW: "$text-warning",
     FindingKind.NOISY: "$text-warning",
