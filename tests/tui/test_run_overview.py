@@ -39,7 +39,7 @@ async def test_few_hosts_have_a_column_and_a_ratio_for_each_case(count):
     ratios = dict.fromkeys(hosts, 1.0) | {hosts[-1]: 2.47}
     lines = await draw_map(hosts, {"a": ratios, "links": {}}, "a", (60, 10))
     assert lines[0].split() == hosts
-    assert lines[1].split()[1:] == ["1.00░"] * (count - 1) + ["2.47█"]
+    assert lines[1].split()[1:] == ["1.00", "░"] * (count - 1) + ["2.47", "█"]
     assert "▓ slow" in lines[2]
     assert "links" not in "".join(lines)
 

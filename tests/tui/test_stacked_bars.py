@@ -6,7 +6,7 @@ import pytest
 from textual.app import App
 from textual.containers import VerticalScroll
 
-from spbench.tui.widgets.stacked_bars import Bar, StackedBars, assign_letters
+from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 
 
 class BarsApp(App):
@@ -41,22 +41,22 @@ ROWS = (
 )
 
 
-async def test_parts_have_letters_without_colours(monkeypatch):
+async def test_parts_have_patterns_without_colours(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert await render_lines(make_bars(NAMES, *ROWS), 48) == [
-        "all     rrrrrrr 50 % rrrrrrrss 25 % sshhhh······",
-        "rank 1  rrrr····································",
-        "over    rrrrrrrrrrr 300 % rrrrrrrrrrrrs 100 % ss",
-        "r run  s send  h hollow  · other",
+        "all     ▒▒▒▒▒▒▒ 50 % ▒▒▒▒▒▒▒░░ 25 % ░░┼┼┼┼······",
+        "rank 1  ▒▒▒▒··············· 90 % ···············",
+        "over    ▒▒▒▒▒▒▒▒▒▒▒ 300 % ▒▒▒▒▒▒▒▒▒▒▒▒░ 100 % ░░",
+        "▒ run  ░ send  ┼ hollow  · other",
     ]
 
 
 async def test_legend_wraps_in_a_narrow_widget():
     chart = make_bars(NAMES, *ROWS[:1], ascii=True)
     assert await render_lines(chart, 20) == [
-        "all  r 50 % rssshh..",
-        "r run  s send",
-        "h hollow  . other",
+        "all  # 50 % #===**..",
+        "# run  = send",
+        "* hollow  . other",
     ]
 
 
@@ -82,13 +82,8 @@ async def test_repeated_colour_is_hollow():
     assert [bool(segment.style.reverse) for segment in (run, send, hollow, remainder)] == [
         *(True, True, False, False)
     ]
-    assert set(hollow.text) == {"h"}
+    assert set(hollow.text) == {"┼"}
     assert run.style.color == hollow.style.color != send.style.color
-
-
-def test_letters_are_unique():
-    assert assign_letters(("forward", "backward", "bubble", "forward")) == ("f", "b", "u", "o")
-    assert assign_letters(("aa", "aa", "")) == ("a", "A", "B")
 
 
 def test_rejects_bar_without_a_value_for_each_part():

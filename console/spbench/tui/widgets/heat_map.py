@@ -20,7 +20,7 @@ from spbench.tui.widgets.glyphs import choose_slowness_mark, format_ratio
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
-_NUMBER_WIDTH = 7
+_NUMBER_WIDTH = 8
 """Cells of a column with numbers."""
 _GLYPH_WIDTH = 2
 """Cells of a column with glyphs only."""
@@ -224,7 +224,7 @@ class HeatMap(Chart):
             end = "<" if self.ascii else "◂"
         number = ""
         if value is not None and width > _GLYPH_WIDTH:
-            number = fit(format_number(value), width - 2, "right")
+            number = fit(format_number(value), width - 3, "right") + " "
         return fit(number + glyph, width - 1, "right") + end, style
 
     def _compute_slowness(self, value: float | None) -> float | None:

@@ -1,11 +1,10 @@
-"""Horizontal bars of shares: each part has a colour, or else a letter."""
+"""Horizontal bars of shares: each part has a colour, or else a pattern."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from string import ascii_uppercase
 
 from textual.geometry import Size
 
@@ -15,6 +14,9 @@ from spbench.tui.widgets.text import cell_width, fit
 
 REST_GLYPH = "·"
 _LEGEND_GLYPH = "■"
+_PATTERNS = "▒░▓▚▞▖┼"
+_ASCII_PATTERNS = "#=+%ox*"
+"""Fills of parts that no colour distinguishes."""
 _ASCII_REST = "."
 _MAX_LABEL_SHARE = 0.4
 """Largest share of a line that labels may take."""
@@ -32,12 +34,11 @@ class Bar:
 class StackedBars(Chart, can_focus=False):
     """Bars with the same parts, a dotted remainder, and percentages in wide parts.
 
-    If there are more parts than colours, the further parts are of letters instead of a solid
-    colour, so that two parts with the same colour differ. Without colours all have letters.
+    If there are more parts than colours, the further parts have a pattern instead of a solid
+    colour, so that two parts with the same colour differ. Without colours all have patterns.
     """
 
     _names: Sequence[str] = ()
-    _letters: Sequence[str] = ()
     _bars: Sequence[Bar] = ()
     _remainder = ""
 
@@ -55,7 +56,6 @@ class StackedBars(Chart, can_focus=False):
         if any(len(bar.parts) != len(names) for bar in bars):
             raise ValueError(f"a bar has not {len(names)} parts")
         self._names = tuple(names)
-        self._letters = assign_letters(names)
         self._bars = tuple(bars)
         self._remainder = remainder
         self.redraw()
@@ -83,19 +83,24 @@ class StackedBars(Chart, can_focus=False):
         # Rounding the ends, not the widths, keeps rounding errors from adding up.
         ends = [round(width * end / total) for end in accumulate(bar.parts, initial=0.0)]
         for part, (start, end) in enumerate(pairwise(ends)):
-            fill = self._letters[part] if self._needs_letter(part) else " "
+            fill = self._choose_pattern(part) if self._needs_pattern(part) else " "
             text = _fill_part(fill, bar.parts[part], end - start)
             yield text, _choose_style(part)
-        yield (_ASCII_REST if self.ascii else REST_GLYPH) * (width - ends[-1]), "none"
+        glyph = _ASCII_REST if self.ascii else REST_GLYPH
+        yield _fill_part(glyph, max(0.0, 1.0 - sum(bar.parts)), width - ends[-1]), "none"
 
-    def _needs_letter(self, part: int) -> bool:
+    def _choose_pattern(self, part: int) -> str:
+        patterns = _ASCII_PATTERNS if self.ascii else _PATTERNS
+        return patterns[part % len(patterns)]
+
+    def _needs_pattern(self, part: int) -> bool:
         """Return whether the colour of a part does not distinguish it."""
         return part >= SERIES_COLOURS or self.ascii or self.app.no_color
 
     def _choose_legend(self, part: int) -> Piece:
         """Return the sign of a part in the legend, in the colour of the bars."""
-        if self._needs_letter(part):
-            return self._letters[part], _choose_style(part)
+        if self._needs_pattern(part):
+            return self._choose_pattern(part), _choose_style(part)
         return _LEGEND_GLYPH, f"series-{part}"
 
     def _render_legend(self, width: int) -> list[list[Piece]]:
@@ -116,15 +121,6 @@ class StackedBars(Chart, can_focus=False):
             lines[-1] += [(glyph, style), (f" {name}" + " " * _GAP, "text")]
             available_width -= label_width
         return lines
-
-
-def assign_letters(names: Sequence[str]) -> tuple[str, ...]:
-    """Return a letter for each name: its first unused one, or any unused letter."""
-    used: list[str] = []
-    for name in names:
-        unused_letters = (letter for letter in (*name, *ascii_uppercase) if letter not in used)
-        used.append(next(unused_letters, "?"))
-    return tuple(used)
 
 
 def _choose_style(part: int) -> str:
