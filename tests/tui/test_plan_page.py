@@ -654,6 +654,10 @@ async def test_disturbed_run_is_marked_and_explained(folder):
         noise = "rank 1 on node01 waited 44 % of its time for a core"
         page.view.show_measured(plan, Verification(compared, stages, 1, parts_ms, noise))
         await wait_until(pilot, lambda: "≈ 10 % too low" in read_screen(app))
+        measured = page.query_one("#measured")
+        await wait_until(
+            pilot, lambda: measured.size and page.view.region.contains_region(measured.region)
+        )
         assert "Measured: a step takes 10.0 ms" in str(page.query_one("#forecast").render())
         await wait_until(pilot, lambda: f"≈ disturbed: {noise}" in read_screen(app))
 

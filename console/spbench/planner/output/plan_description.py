@@ -258,12 +258,16 @@ def format_baseline_cells(plan: Plan) -> list[tuple[str, str, str, str]]:
 def describe_step(simulation: Simulation) -> tuple[str, str]:
     """Return the meaning of a timeline's marks, and the step's time and bubble."""
     first_marks = "0 forward and a backward"
-    second_marks = "1 and b"
+    second_marks = "1 and b of micro-batch 1"
     if simulation.schedule == ZERO_BUBBLE:
         first_marks = "0 forward, a backward and A weights"
-        second_marks = "1, b and B"
+        second_marks = "1, b and B of micro-batch 1"
+    marks = [f"{first_marks} of micro-batch 0"]
+    if any(span.micro_batch for span in simulation.spans):
+        marks.append(second_marks)
+    marks.append("= all-reduce")
     return (
-        f"{first_marks} of micro-batch 0, {second_marks} of micro-batch 1, = all-reduce",
+        ", ".join(marks),
         f"{simulation.schedule}: step {format_seconds(simulation.step_s)}, "
         f"bubble {format_percent(simulation.bubble)} (devices' time without work)",
     )

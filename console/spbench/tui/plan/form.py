@@ -27,14 +27,15 @@ CLUSTER = "cluster"
 _PROFILE_HINT = "times of layers: F2 lists"
 _CLUSTER_HINT = "2x8 (machines x devices), a file or a run: F2 lists"
 _BATCH_HINT = "as in profile"
-_FIRST_BATCH = "32"
+_FIRST_BATCH = "8"
+"""With two devices, each gets a batch that a profile with the default values has measured."""
 HINT_BY_FIELD = {
     PROFILE: "the measured times of a model's layers; F2 lists, Ctrl+N measures",
     "measured-at": "samples of a batch of the profile, if its file lacks it",
     CLUSTER: "the machines and devices to plan for; F2 lists",
     "batch": "samples of a step, on all devices together",
     "micro": "samples that go through the stages at once; empty: the best",
-    "mode": "best: the shortest step; hpgo: as the planner of DAPPLE",
+    "mode": "best: the shortest step; hpgo: the plan of HPGO, the published planner of DAPPLE",
 }
 """A short description of each field, by its id."""
 

@@ -240,9 +240,10 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         noise.set_class(not noise_line, "hidden")
         self.query_one("#step-parts", Static).update(describe_step_parts(plan, verification))
         forecast = self.query_one("#forecast", Static)
-        forecast.update(f"{describe_measurement(verification)}; see Predicted and measured below.")
-        # On a small screen the measurements are out of view below the plan.
-        self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False)
+        forecast.update(f"{describe_measurement(verification)}; see Predicted and measured.")
+        # On a small screen the measurements are out of view below the plan. Their top is scrolled
+        # to, since the table has no height before the next layout.
+        self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False, top=True)
 
     def lengthen(self) -> None:
         """Draw the step longer."""

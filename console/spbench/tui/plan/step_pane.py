@@ -30,7 +30,8 @@ class StepPane(Vertical):
     HELP: ClassVar[str] = """\
 One step, event by event, with a line for each stage. 0 to 9 are forward passes, by the last digit
 of the number of their micro-batch. a to j are the backward passes of the same micro-batches, = is
-an all-reduce of gradients, and . is waiting. With schedule zb-h1, A to J compute weight gradients.
+an all-reduce of gradients, and . is waiting. Schedule 1f1b alternates forward and backward passes
+as early as possible. With schedule zb-h1, A to J compute weight gradients.
 + draws the step longer, - draws it shorter, ← and → scroll it."""
     DEFAULT_CSS = """
     StepPane HorizontalScroll { height: auto; scrollbar-size: 1 1; }
