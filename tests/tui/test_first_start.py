@@ -321,6 +321,7 @@ async def test_name_of_a_new_suite_continues_the_folder(tmp_path):
         await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
         await pilot.press("ctrl+n")
         await wait_until(pilot, lambda: isinstance(app.focused, Input))
+        await wait_until(pilot, lambda: app.focused.value == "suites/suite.yaml")
         await pilot.press(*"my", "full_stop", *"yaml", "enter")
         await wait_until(pilot, lambda: app.screen.text_pane.document is not None)
         assert app.screen.text_pane.document.path == tmp_path / "suites" / "my.yaml"

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
+from textual.widgets.input import Selection
 
 from spbench.errors import SpbenchError
 
@@ -119,7 +120,7 @@ class AskLine(Modal[Answer | None]):
         text: The proposed line.
         required: The kind of answer, such as "a name", which the dialog asks for if the line is
             empty. None if an empty line is an answer.
-        select: Whether typing replaces the proposed line, instead of continuing it.
+        prefix: The start of the proposed line that typing does not replace.
     """
 
     HELP = """\
@@ -141,21 +142,27 @@ reason is shown below it, and the dialog stays open."""
         text: str = "",
         *,
         required: str | None = None,
-        select: bool = True,
+        prefix: str = "",
     ) -> None:
         super().__init__()
         self._question = question
         self._parse = parse
         self._text = text
         self._required = required
-        self._select = select
+        self._prefix = prefix
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_subtitle = "enter accepts  esc cancels"
             yield Static(self._question, markup=False)
-            yield Input(self._text, select_on_focus=self._select, id="line", compact=True)
+            yield Input(self._text, select_on_focus=not self._prefix, id="line", compact=True)
             yield Static("", id="problem", markup=False)
+
+    def on_mount(self) -> None:
+        """Select the part of the proposed line that typing replaces."""
+        if self._prefix:
+            selection = Selection(len(self._prefix), len(self._text))
+            self.query_one(Input).selection = selection
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
         """Return the value of the line, or show why it is invalid."""

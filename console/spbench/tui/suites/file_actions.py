@@ -88,12 +88,15 @@ class FileActions:
             return
         folder = self._page.context.options.folder
         start = "suites/" if (folder / "suites").is_dir() else ""
+        proposed = await asyncio.to_thread(_find_free_name, folder / start)
 
         def parse(line: str) -> SuiteDocument:
             return make_document(expand_suite_path(folder, line))
 
         question = "File of the new suite:"
-        dialog = AskLine(question, parse, start, required="a file name", select=False)
+        dialog = AskLine(
+            question, parse, f"{start}{proposed}", required="a file name", prefix=start
+        )
         document: SuiteDocument | None = await self._page.app.push_screen_wait(dialog)
         if document is not None and await self._confirm_new_folder(document.path.parent):
             await self._show(document)
@@ -241,3 +244,13 @@ class FileActions:
             document = SuiteDocument(path, None)
         await self._show(document)
         await self._pane.restore(unsaved, file)
+
+
+def _find_free_name(folder: Path) -> str:
+    """Return ``suite.yaml``, or with a number if the folder has that file."""
+    name = "suite.yaml"
+    number = 1
+    while (folder / name).exists():
+        number += 1
+        name = f"suite-{number}.yaml"
+    return name
