@@ -79,11 +79,14 @@ async def test_problems_are_marked_until_they_are_fixed(suite):
         assert len(diagnostics) == 1
         assert f"✗ 14:{diagnostics[0].column}  {diagnostics[0].message}"[:50] in screen
         assert "● made-up.yaml not saved (Ctrl+S)  ✗ 1 error" in screen
+        files = app.screen.query_one(SuiteTree)
+        await wait_until(pilot, lambda: "not saved" in files._format_label(suite))
         await pilot.press("ctrl+z", "ctrl+z")
         await wait_until(pilot, lambda: not app.screen.query_one(ProblemList).has_class("some"))
         assert get_editor(app).text == SUITE
         assert "✗" not in read_screen(app)
         assert "●" not in read_screen(app)
+        await wait_until(pilot, lambda: "not saved" not in files._format_label(suite))
 
 
 async def test_selecting_a_problem_moves_to_its_position(suite):
@@ -288,6 +291,9 @@ async def test_undo_of_composed_cases_removes_the_scroll_bar(suite):
         assert not get_editor(app).show_vertical_scrollbar
         await pilot.press("ctrl+y")
         assert get_editor(app).text == composed
+        app.screen.query_one("#cases").focus()
+        await pilot.press("ctrl+z")
+        await wait_until(pilot, lambda: "undid the last change" in "".join(list_messages(app)))
 
 
 LONG = SUITE + "# and more\n" * 90

@@ -173,8 +173,9 @@ starts a run: use F5 and F6."""
 
     def update_files(self) -> None:
         """Update the list of suite files."""
-        document = self.text_pane.document
-        self.query_one(SuiteTree).update_files(document.path if document else None)
+        pane = self.text_pane
+        path = pane.document.path if pane.document else None
+        self.query_one(SuiteTree).update_files(path, has_changes=pane.has_changes)
 
     def open(self, path: Path) -> None:
         """Open a suite, after a question if the open one has unsaved changes."""
@@ -256,6 +257,7 @@ starts a run: use F5 and F6."""
         """Show the cases of the text."""
         line = self.text_pane.editor.cursor_line
         self.cases_pane.show(event.parsed, line, keep_case=event.is_undone)
+        self.query_one(SuiteTree).mark_changes(self.text_pane.has_changes)
         self.refresh_bindings()
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:

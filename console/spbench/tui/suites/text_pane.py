@@ -158,6 +158,8 @@ class TextPane(Vertical):
 
     def undo(self) -> int:
         """Undo the last change, and return the new line of the cursor, or 0."""
+        if not self.editor.has_focus:
+            self.app.notify("undid the last change of the text; Ctrl+Y redoes it", timeout=4)
         return self._change_history(self.editor.undo)
 
     def redo(self) -> int:

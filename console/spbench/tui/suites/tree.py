@@ -32,7 +32,7 @@ FIRST_SUITE = "smoke"
 SHIPPED = "shipped with spbench"
 """The title of the shipped suites that have no copy in the folder."""
 NOT_SAVED = "not saved"
-"""Shown after the name of the open suite if it has no file."""
+"""Shown after the name of the open suite if it has no file, or unsaved changes."""
 MAX_FILES = 500
 """Largest number of suites listed per folder."""
 _MAX_RESULT_COLUMN = 18
@@ -161,6 +161,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._last_suite = last_suite
         self._opened: Path | None = None
         self._is_opened_unsaved = False
+        self._has_changes = False
         self._files: dict[Path, TreeNode[Path]] = {}
         self._result_column = 0
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
@@ -175,9 +176,16 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self.move_cursor(next(iter(self._files.values()), None))
         self.scroll_to_line(0)
 
-    def update_files(self, opened: Path | None) -> None:
+    def update_files(self, opened: Path | None, *, has_changes: bool = False) -> None:
         """Update the files; the open one is marked."""
+        self._has_changes = has_changes
         self._update_listing(opened)
+
+    def mark_changes(self, has_changes: bool) -> None:
+        """Show whether the open file has unsaved changes."""
+        if has_changes != self._has_changes:
+            self._has_changes = has_changes
+            self._label(path for path in self._files if path == self._opened)
 
     def _find_first_suite(self) -> TreeNode[Path] | None:
         """Return the suite that was opened last, or the first one.
@@ -262,7 +270,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
             self._files[path].set_label(self._format_label(path))
 
     def _format_label(self, path: Path) -> str:
-        if path == self._opened and self._is_opened_unsaved:
+        if path == self._opened and (self._is_opened_unsaved or self._has_changes):
             return self._append_result(path.name, NOT_SAVED)
         check = self._get_check(path)
         return path.name if check is None else self._append_result(path.name, _format_check(check))
