@@ -16,6 +16,7 @@ from spbench.engine import background
 from spbench.errors import UsageError
 from spbench.record.findings import collect_findings
 from spbench.record.messages.stragglers import describe_lags, find_lags
+from spbench.record.planted_faults import FAULT_FOUND
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
@@ -1637,3 +1638,15 @@ async def test_passed_run_has_no_cases_to_rerun(open_run):
         await run.wait_until(
             lambda: any("no case of this run" in note.message for note in run.app._notifications)
         )
+
+
+async def test_failure_is_shown_before_a_fault_that_was_found(open_run):
+    cases = [make.describe_case(name, 2) for name in ("planted", "broken")]
+    events = [
+        *make.make_started_run(*cases, hosts=HOSTS[:2]),
+        make.case_judged("planted", "failed", f"{FAULT_FOUND}: slow"),
+        make.case_judged("broken", "failed", "check sum failed"),
+        make.run_end("failed", 1),
+    ]
+    async with open_run(WIDE, events) as run:
+        await run.wait_until(lambda: run.table("cases").cursor_key == "broken")

@@ -13,6 +13,7 @@ from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
 from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
+from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
 from spbench.record.shares import list_ranks_with_shares
 from spbench.record.stragglers import Straggler
 from spbench.tui.feed import Feed, ReplaySource
@@ -207,14 +208,15 @@ class RunSelection:
     def find_notable_case(self) -> str | None:
         """Return the case of the worst problem, or else that with most samples.
 
-        Errors come before failed checks, and these before slow ranks and links. None: no case.
+        Errors come before failed checks, these before found faults, slow ranks and links. None: no
+        case.
         """
         cases = self.feed.state.cases.values()
         bad_cases = [case for case in cases if case.status.is_bad]
         slow_cases = [case for case in cases if case.execution.stragglers]
         link_problems = self._list_link_problems()
         if bad_cases:
-            return next((case for case in bad_cases if case.status.is_broken), bad_cases[0]).id
+            return min(bad_cases, key=_find_severity).id
         if slow_cases:
             return max(slow_cases, key=_find_largest_ratio).id
         if link_problems:
@@ -259,6 +261,13 @@ class RunSelection:
         current = (-1, -1) if self.case is None else locate(self.case.id, self.rank)
         later = (item for item in problems if locate(item.case, item.rank) > current)
         return next(later, problems[0] if problems else None)
+
+
+def _find_severity(case: CaseState) -> int:
+    """Return the sort key of a bad case, the worst first."""
+    if case.status.is_broken:
+        return 0
+    return 2 if find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND else 1
 
 
 def _find_largest_ratio(case: CaseState) -> float:
