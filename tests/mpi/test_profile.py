@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from spbench.planner.profile.files import load_profile
 from support.paths import ROOT, TESTS
@@ -208,10 +209,10 @@ def test_custom_network_is_measured_planned_and_emitted(tmp_path: Path) -> None:
         "plan", str(tmp_path / "own.json"), *cluster_options, *emit, *home, cwd=TESTS
     )
     assert plan_process.returncode == 0, plan_process.stderr
-    text = suite.read_text()
-    assert "benchmark: model.network" in text
-    assert 'network: "support.networks.own_networks:UNet"' in text
-    assert "network_args: {width: 6}" in text
+    case = yaml.safe_load(suite.read_text())["cases"][0]
+    assert case["benchmark"] == "model.network"
+    assert case["params"]["network"] == "support.networks.own_networks:UNet"
+    assert case["params"]["network_args"] == {"width": 6}
 
 
 def test_network_without_an_image_size_is_rejected(tmp_path: Path) -> None:
