@@ -687,6 +687,7 @@ def test_axis_labels_do_not_overlap(positions):
     assert len(line) <= 80
     labels = [label for _, label in sorted(positions)]
     assert all(label in labels for label in line.split())
+    assert not labels or line.endswith(labels[-1])
 
 
 def test_dots_are_placed_from_the_bottom_left():

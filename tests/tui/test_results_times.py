@@ -158,12 +158,29 @@ async def test_marked_runs_are_neither_best_nor_worst(tmp_path, home):
         await pilot.press("m")
         await wait_until(pilot, lambda: "worst 1.02 ms (2001-01-03)" in read_screen(app))
         await wait_until(pilot, lambda: "2001-01-02 2.00 ms ! fault" in read_screen(app))
-        assert "(without 1 marked run)" in read_widget(app, "#plot-summary")
+        assert "(without 1 marked or unfinished run)" in read_widget(app, "#plot-summary")
+        assert "◦ not comparable" in read_screen(app)
         assert find_line(app, "2001-01-02 !"), "the axis has the sign"
         chart = page._views.plot.chart
         assert chart.size.height == 24
         assert [spot.point.is_apart for spot in chart._points] == [False, True, False]
         assert chart._scales[1].high < 2.0, "the marked run does not widen the scale"
+
+
+async def test_runs_with_an_unfinished_case_are_neither_best_nor_worst(tmp_path, home):
+    log = home / "runs" / "20010102-083000-made-up" / "events.jsonl"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    for event in events:
+        if event["event"] == "case_judged":
+            event["status"] = "cancelled"
+    log.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    app = open_results(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("m")
+        await wait_until(pilot, lambda: "worst 1.02 ms (2001-01-03)" in read_screen(app))
+        chart = page._views.plot.chart
+        assert [spot.point.is_apart for spot in chart._points] == [False, True, False]
 
 
 async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):

@@ -73,14 +73,15 @@ def build_run_plot_series(
 ) -> PlotSeries:
     """Return the points of a series over runs, which are named by their start times.
 
-    The signs of a run's marks follow its name. Its point is not joined with the others.
+    The signs of a run's marks follow its name. Its point, or that of a case which did not run to
+    its end, is not joined with the others.
     """
     names = [
         " ".join((name, *(mark[0] for mark in marks.get(point.run, ()))))
         for name, point in zip(name_runs(series, now), series.points, strict=True)
     ]
     points = [
-        replace(_scale_point(name, point, unit), is_apart=point.run in marks)
+        replace(_scale_point(name, point, unit), is_apart=_is_apart(point, marks))
         for name, point in zip(names, series.points, strict=True)
     ]
     return PlotSeries("median", points)
@@ -100,6 +101,11 @@ def _scale_point(x: float | str, point: Point, unit: DisplayUnit) -> PlotPoint:
     return PlotPoint(x, point.y * unit.factor, low, high)
 
 
+def _is_apart(point: Point, marks: RunMarks) -> bool:
+    """Return whether a point is not comparable with those of the other runs."""
+    return point.run in marks or not CaseStatus(point.status).is_measured
+
+
 def name_runs(series: Series, now: float) -> list[str]:
     """Return the start times of the runs; their ids if a start time is unknown."""
     if not series.numeric:
@@ -110,14 +116,15 @@ def name_runs(series: Series, now: float) -> list[str]:
 def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]:
     """Return a text of a metric over runs, in a few lines.
 
-    Runs with marks are neither the best nor the worst, unless all have one.
+    Runs with marks, or without an end of the case, are neither the best nor the worst, unless there
+    are no others.
     """
     names = name_runs(series, now)
     points = series.points
     points_by_name = dict(zip(names, points, strict=True))
-    unmarked_names = [name for name in names if points_by_name[name].run not in marks]
+    comparable_names = [name for name in names if not _is_apart(points_by_name[name], marks)]
     names_best_first = sorted(
-        unmarked_names or names,
+        comparable_names or names,
         key=lambda name: points_by_name[name].y,
         reverse=series.better == "higher",
     )
@@ -141,8 +148,9 @@ def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]
         f"{name} {_format_point(points_by_name[name], series, marks)}"
         for name in names[: -_MAX_POINTS - 1 : -1]
     ]
-    left_out = len(names) - len(unmarked_names) if unmarked_names else 0
-    note = f" (without {format_quantity(left_out, 'marked run')})" if left_out else ""
+    left_out = len(names) - len(comparable_names) if comparable_names else 0
+    runs = format_quantity(left_out, "marked or unfinished run")
+    note = f" (without {runs})" if left_out else ""
     return [
         f"{run_count}{_format_better(series)}: {extremes}{note}",
         f"From the newest: {', '.join(point_texts)}",

@@ -69,18 +69,24 @@ def add_row_labels(
 def render_labels(labels: Sequence[tuple[int, str]], width: int) -> str:
     """Return a line with labels centred at their cells.
 
-    A label that would overlap the one before it is left out.
+    The last label stays, as it names the newest value or the end of the axis. Another label that
+    would overlap one that stays is left out.
 
     Args:
         labels: The cell of each label's middle, ascending, and its text.
         width: Number of cells of the line.
     """
+    starts = [
+        max(0, min(middle - cell_width(label) // 2, width - cell_width(label)))
+        for middle, label in labels
+    ]
     line = ""
     next_free_cell = 0
-    for middle, label in labels:
-        label_width = cell_width(label)
-        start = max(0, min(middle - label_width // 2, width - label_width))
-        if start >= next_free_cell and start + label_width <= width:
+    for index, (start, (_, label)) in enumerate(zip(starts, labels, strict=True)):
+        end = start + cell_width(label)
+        is_last = index == len(labels) - 1
+        last_free_cell = width if is_last else starts[-1] - 1
+        if start >= next_free_cell and end <= last_free_cell:
             line += " " * (start - cell_width(line)) + label
-            next_free_cell = start + label_width + 1
+            next_free_cell = end + 1
     return line

@@ -28,6 +28,8 @@ from spbench_core.number_text import format_quantity
 
 _GLYPHS = "●▲■◆○△"
 _ASCII = "ox+#%@"
+_APART_GLYPH = "◦"
+_APART_ASCII = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +214,13 @@ class Plot(Chart):
         if placed.y > self._scales[1].high and stop != self.cursor:
             return  # an arrow has its cell
         style = f"series-{placed.series % SERIES_COLOURS}"
+        glyph = self._get_glyph(placed.series)
+        if placed.point.is_apart:
+            style = "axis"
+            glyph = self._get_apart_glyph()
         if stop == self.cursor:
             style += " cursor"
-        dots.put_glyph(*self._find_dot(placed, dots), self._get_glyph(placed.series), style)
+        dots.put_glyph(*self._find_dot(placed, dots), glyph, style)
 
     def _find_dot(self, placed: _PlacedPoint, dots: Dots) -> tuple[int, int]:
         x_scale, y_scale = self._scales
@@ -223,12 +229,17 @@ class Plot(Chart):
     def _get_glyph(self, series: int) -> str:
         return (_ASCII if self.ascii else _GLYPHS)[series % SERIES_COLOURS]
 
+    def _get_apart_glyph(self) -> str:
+        return _APART_ASCII if self.ascii else _APART_GLYPH
+
     def _render_legend(self) -> list[Piece]:
         log_note = " (log)" if self._scales[1].log else ""
         pieces: list[Piece] = [(f"{self._titles[1]}{log_note}", "title")]
         for index, series in enumerate(self._series):
             style = f"series-{index % SERIES_COLOURS}"
             pieces.append((f"  {self._get_glyph(index)} {series.name}", style))
+        if any(placed.point.is_apart for placed in self._points):
+            pieces.append((f"  {self._get_apart_glyph()} not comparable", "axis"))
         return pieces
 
     def _render_x_labels(self, dots: Dots, margin: int) -> str:
