@@ -245,7 +245,7 @@ async def test_shows_an_unknown_benchmark_while_it_runs(open_run, size):
     events = [*make_running_events(), *more_times, *make_checks(failed=())]
     async with open_run(size, events) as run:
         await run.wait_for_texts(
-            "… running", "· waiting", "25%", "node03", "slow", "4/4", "✓ passed"
+            "… running", "· waiting", "25 %", "node03", "slow", "4/4", "✓ passed"
         )
         assert run.title("ranks") == "Ranks of warp"
         assert run.table("cases").cursor_key == "warp"

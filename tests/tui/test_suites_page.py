@@ -443,8 +443,6 @@ async def test_files_open_by_enter_or_click(suite):
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: re.search(r"other.yaml +3 cases", read_screen(app)))
         assert "open the selected suite" in read_screen(app)
-        await pilot.press("f5", "c")
-        await wait_until(pilot, lambda: len(list_messages(app)) == 2)
         await pilot.press("enter")
         await wait_for_cases(pilot)
         assert get_text_pane(app).document.path == suite

@@ -35,7 +35,7 @@ HINT_BY_FIELD = {
     CLUSTER: "the machines and devices to plan for; F2 lists",
     "batch": "samples of a step, on all devices together",
     "micro": "samples that go through the stages at once; empty: the best",
-    "mode": "best: the shortest step; hpgo: the plan of HPGO, the published planner of DAPPLE",
+    "mode": "best: the shortest step; hpgo: the plan of HPGO, as in DAPPLE",
 }
 """A short description of each field, by its id."""
 
