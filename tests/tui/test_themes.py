@@ -135,7 +135,7 @@ def test_statuses_differ_for_the_colour_blind(kind):
 
 @pytest.mark.parametrize("kind", COLOUR_BLINDNESS)
 def test_red_and_green_of_equal_lightness_are_found(kind):
-    distance = compute_distance(Color.parse("#7fd396"), Color.parse("#ff9894"), kind)
+    distance = compute_distance(Color.parse("#7fd396"), Color.parse("#ff8f8a"), kind)
     assert (distance < MIN_DISTANCE) == (kind == "deuteranopia")
 
 

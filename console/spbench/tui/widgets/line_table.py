@@ -79,7 +79,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         & > .line-table--sorted { color: $text-accent; }
         & > .line-table--paused { text-style: bold reverse; }
         & > .line-table--cursor { background: $primary 15%; }
-        &:focus > .line-table--cursor { background: $primary 30%; text-style: bold; }
+        &:focus > .line-table--cursor { background: $primary 28%; text-style: bold; }
         & > .line-table--title { text-style: bold; }
         & > .line-table--accent { color: $text-accent; }
         & > .line-table--muted { color: $text-muted; }
