@@ -242,3 +242,17 @@ async def test_new_case_has_no_starting_value_that_it_inherits(suite):
         suite_text = get_editor(app).text
         assert "depth: 11" in suite_text
         assert suite_text.count("batch_size") == 2
+
+
+async def test_invalid_field_is_shown_although_the_search_hides_it(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_first_case(pilot)
+        rows = form.query_one(FieldList).query(FieldRow)
+        row = next(row for row in rows if row.key == "image_size")
+        row.query_one(Input).value = "many"
+        await pilot.press("ctrl+f", *"halo_len")
+        await wait_until(pilot, lambda: list_shown_names(form) == ["halo_len"])
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: app.focused is row.query_one(Input))
+        assert row.display

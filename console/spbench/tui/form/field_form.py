@@ -228,7 +228,8 @@ class FieldForm(Modal[Answer | None]):
         if answer is not None:
             self.dismiss(answer)
         elif wrong := self.query("FormRow.wrong"):
-            wrong.first().query("Input, TextArea").first().focus()
+            self.query_one(SearchBar).close()  # the search may hide the field
+            self.call_after_refresh(wrong.first().query("Input, TextArea").first().focus)
 
     @work(exclusive=True, group="leave")
     async def action_leave(self) -> None:
