@@ -138,7 +138,9 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         assert "…" not in read_screen(app).partition("outcome")[2]
         reason = "too few launches (1 in a, 1 in b, 5 per side"
         assert read_widget(app, "#remarks").count(reason) == 1
-        assert "repeat: 5 (R runs b again so)" in read_widget(app, "#remarks")
+        assert "repeat: 5 (R runs b so; two such runs can be compared)" in read_widget(
+            app, "#remarks"
+        )
         assert "R Run again" in read_screen(app)
         await wait_until(pilot, lambda: "launches (1 in a, 1 in b" in read_screen(app))
         notes = page.query_one("#notes")

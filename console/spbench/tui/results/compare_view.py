@@ -230,7 +230,10 @@ to the notes, which then have more lines; up and down scroll them."""
         self._notes = [name_keys(note).replace("`", "") for note in notes]
         self.lacking_launches = find_lacking_launches(comparison) if comparison else None
         if self.screen.check_action("repeat", ()):  # not in a read-only console
-            self._notes = [note.replace(SETTING_KEY, "R runs b again so") for note in self._notes]
+            self._notes = [
+                note.replace(SETTING_KEY, "R runs b so; two such runs can be compared")
+                for note in self._notes
+            ]
         self.table.display = comparison is not None
         self._show_rows()
         if case_id is not None and self._get_cursor_case() != case_id:
