@@ -7,6 +7,7 @@ from textual.app import App
 
 from spbench.errors import FailedRunError, UsageError
 from spbench.suites.loader import check_text
+from spbench.suites.pipe_files import expand_suite_path
 from spbench.tui.suites.document import SuiteDocument, make_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.tree import FileCheck, check_file, find_same_file, find_suites
@@ -88,7 +89,7 @@ def test_rejects_files_that_cannot_be_opened_or_written(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         open_document(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match=r"end it with \.yaml"):
-        make_document(tmp_path / "a.txt")
+        expand_suite_path(tmp_path, "a.txt")
     with pytest.raises(UsageError, match="exists already"):
         make_document(write_suite(tmp_path, "a.yaml"))
     (tmp_path / "file").touch()

@@ -40,11 +40,13 @@ def expand_suite_path(folder: Path, text: str) -> Path:
     Otherwise it is the same as `expand_user_path`.
 
     Raises:
-        UsageError: The home directory is unknown, or the text has no file name.
+        UsageError: The home directory is unknown, the text has no file name, or another suffix.
     """
     path = expand_user_path(folder, text)
     if not path.name or text.endswith("/"):
         raise UsageError(f"{text}: not a file name")
+    if path.suffix not in ("", ".yaml", ".yml"):
+        raise UsageError(f"{path} is not a suite file name: end it with .yaml")
     return path.with_suffix(path.suffix or ".yaml")
 
 

@@ -87,10 +87,8 @@ def make_document(path: Path, proposed: str | None = None) -> SuiteDocument:
     """Return a suite without a file, with an initial text or only its head.
 
     Raises:
-        UsageError: The name has no YAML suffix, or the file exists.
+        UsageError: The file exists.
     """
-    if path.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"{path} is not a suite file name: end it with .yaml")
     if path.exists():
         raise UsageError(f"{path} exists already: open it, or choose another name")
     return SuiteDocument(path, None, proposed)
