@@ -8,8 +8,16 @@ from collections.abc import Iterable
 from spbench.record.case_state import CaseState
 from spbench.record.noise import describe_case_noise
 from spbench.record.number_formatting import format_duration
+from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
+
+_Result = CaseStatus | FaultOutcome
+_RESULTS: tuple[_Result, ...] = (
+    CaseStatus.PASSED,
+    FaultOutcome.FOUND,
+    *(status for status in CaseStatus if status is not CaseStatus.PASSED),
+)
 
 
 def describe_outcome(cases: Iterable[CaseState]) -> str:
@@ -18,12 +26,12 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
     The longest case is the one that took the most time, with its preparation and checks.
     """
     all_cases = list(cases)
-    counts = Counter(case.status for case in all_cases)
-    noisy_counts = Counter(case.status for case in all_cases if describe_case_noise(case))
+    counts = Counter(map(_get_result, all_cases))
+    noisy_counts = Counter(_get_result(case) for case in all_cases if describe_case_noise(case))
     parts = [
-        f"{counts[status]} {status}{_note_noisy(noisy_counts[status], counts[status])}"
-        for status in CaseStatus
-        if counts[status]
+        f"{counts[result]} {result}{_note_noisy(noisy_counts[result], counts[result])}"
+        for result in _RESULTS
+        if counts[result]
     ]
     summary = f"{format_quantity(len(all_cases), 'case')}: {', '.join(parts)}"
     durations = {case.id: seconds for case in all_cases if (seconds := _measure(case)) is not None}
@@ -31,6 +39,12 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
         return summary
     longest = max(durations, key=durations.__getitem__)
     return f"{summary}; longest: {longest}, {format_duration(durations[longest])}"
+
+
+def _get_result(case: CaseState) -> _Result:
+    """Return the status of a case; a planted fault that was found counts by itself."""
+    is_found = find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND
+    return FaultOutcome.FOUND if is_found else case.status
 
 
 def _note_noisy(noisy_count: int, count: int) -> str:

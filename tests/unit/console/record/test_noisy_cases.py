@@ -11,6 +11,7 @@ from spbench.record.noise import (
     summarize_disturbances,
     summarize_noise,
 )
+from spbench.record.planted_faults import FAULT_FOUND
 from spbench.report.build import build_case_parts
 from spbench.report.comparison.conditions import no_past_launches
 from spbench.report.comparison.pairs import pair_cases
@@ -149,6 +150,18 @@ def test_outcome_counts_noisy_cases_within_their_status():
     state = run_cases({"stolen": 0.5}, {}, cases=("a", "b", "c"), more=ends)
     assert describe_outcome(state.cases.values()) == "3 cases: 3 passed (1 of them noisy)"
     assert describe_outcome([state.cases["a"]]) == "1 case: 1 passed (noisy)"
+
+
+def test_outcome_counts_found_faults_apart_from_failures():
+    reasons = {"a": None, "b": f"{FAULT_FOUND}: rank 1 is slow", "c": "check sum failed"}
+    cases = [events.describe_case(name, 1) for name in reasons]
+    judged = [
+        events.case_judged(name, "failed" if reason else "passed", reason)
+        for name, reason in reasons.items()
+    ]
+    state = events.build_state([events.run_start(*cases), *judged])
+    outcome = describe_outcome(state.cases.values())
+    assert outcome == "3 cases: 1 passed, 1 fault found, 1 failed"
 
 
 def test_noise_of_a_finished_case_includes_a_late_rank():
