@@ -42,7 +42,7 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
 
 
 def _get_result(case: CaseState) -> _Result:
-    """Return the status of a case; a planted fault that was found counts by itself."""
+    """Return the status of a case, or that its planted fault was found."""
     is_found = find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND
     return FaultOutcome.FOUND if is_found else case.status
 
