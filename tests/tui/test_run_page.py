@@ -1650,3 +1650,12 @@ async def test_failure_is_shown_before_a_fault_that_was_found(open_run):
     ]
     async with open_run(WIDE, events) as run:
         await run.wait_until(lambda: run.table("cases").cursor_key == "broken")
+
+
+async def test_rerun_names_the_faults_that_it_plants_again(open_run):
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        folder = run.app.context.feed.folder
+        folder.write_json("run.json", {"id": folder.id, "request": {"inject": ["slow=3"]}})
+        await run.wait_for_texts("✓ passed")
+        await run.press("f5")
+        await run.wait_for_texts("plants its faults again:", "slow=3.")

@@ -164,6 +164,7 @@ class Page(Screen[None]):
         launches = "" if repeat is None else f" with {repeat} launches of each case"
         is_active = self.context.is_run_active()
         note = " The one that is watched keeps running." if is_active else ""
+        note += await asyncio.to_thread(_note_planted_faults, folder)
         question = f"Start {folder.id} again{launches}, as a new run?{note}"
         if not await self.confirm(question, "Run again", "Cancel"):
             return
@@ -176,8 +177,7 @@ class Page(Screen[None]):
 
     async def rerun_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of another run, after a question."""
-        faults = await asyncio.to_thread(_list_planted_faults, folder)
-        note = f" This plants its faults again: {', '.join(faults)}." if faults else ""
+        note = await asyncio.to_thread(_note_planted_faults, folder)
         if await self.confirm(f"Run again what failed in {folder.id}?{note}", "Run", "Cancel"):
             self.context.start_failed_cases(folder)
 
@@ -211,12 +211,13 @@ class Page(Screen[None]):
         return not (self.context.readonly and action in self.MODIFYING_ACTIONS)
 
 
-def _list_planted_faults(folder: RunFolder) -> tuple[str, ...]:
-    """Return the faults that a run of the failed cases plants again."""
+def _note_planted_faults(folder: RunFolder) -> str:
+    """Return a sentence on the faults that a repeated run plants again; empty without any."""
     from spbench.record.runs.history import read_summary
     from spbench.report.comparison.conditions import find_faults
 
-    return find_faults(read_summary(folder))
+    faults = find_faults(read_summary(folder))
+    return f" This plants its faults again: {', '.join(faults)}." if faults else ""
 
 
 async def show_page(app: App[Any], name: str) -> Screen[object]:
