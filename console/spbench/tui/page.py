@@ -212,7 +212,7 @@ class Page(Screen[None]):
 
 
 def _note_planted_faults(folder: RunFolder) -> str:
-    """Return a sentence on the faults that a repeated run plants again, if any."""
+    """Return the part of a question on faults that are planted again, if any."""
     from spbench.record.runs.history import read_summary
     from spbench.report.comparison.conditions import find_faults
 
