@@ -23,6 +23,7 @@ from spbench.tui.widgets.text import TextBlock
 
 if TYPE_CHECKING:
     from spbench.engine.commands import JobCommand
+    from spbench.engine.run_estimate import CaseEstimate
     from spbench.suites.case import Case
 
 COMMAND_DELAY = 0.1
@@ -243,21 +244,22 @@ class CasesPane(Vertical):
         case = self.case
         parsed = self._parsed
         if case is not None and parsed is not None:
-            self._compute_command(parsed, case)
+            self._compute_command(parsed, case, self.cases.estimate)
 
     @work(exclusive=True, group="estimate", description="the duration of the suite")
     async def _show_estimate(self, parsed: ParsedSuite) -> None:
         estimate = await asyncio.to_thread(estimate_parsed, parsed)
         # In the meantime the console may have ended, or another text may have been parsed.
-        if parsed is self._parsed and self.app.is_running:
-            self.query_one(CasesTable).show_estimate(estimate)
+        if parsed is self._parsed and self.query(CasesTable):
+            self.cases.show_estimate(estimate)
             self._show_command()
 
     # Without a description Textual would print the arguments: 0.2 s for a suite of 2,000 cases.
     @work(exclusive=True, group="command", description="the launch command of a case")
-    async def _compute_command(self, parsed: ParsedSuite, case: Case) -> None:
+    async def _compute_command(
+        self, parsed: ParsedSuite, case: Case, estimate: CaseEstimate | None
+    ) -> None:
         command = await asyncio.to_thread(find_command, parsed, case.id)
-        facts = await asyncio.to_thread(render_case_facts, case, self.cases.estimate)
-        if self.app.is_running:
-            warning = parsed.excess_by_case.get(case.id, "")
-            self.query_one(CommandPane).show(command, case.id, warning, facts)
+        facts = await asyncio.to_thread(render_case_facts, case, estimate)
+        for pane in self.query(CommandPane):  # none if the console has ended in the meantime
+            pane.show(command, case.id, parsed.excess_by_case.get(case.id, ""), facts)
