@@ -11,6 +11,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.css.query import NoMatches
 from textual.worker import Worker
 
 from spbench.record.runs.history import RunSummary
@@ -20,6 +21,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.bindings import FOOTER, MODIFYING_ACTIONS, RESULTS_BINDINGS, is_allowed
 from spbench.tui.results.case_screen import CaseScreen
+from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
 from spbench.tui.results.run_changes import RunChanges
@@ -153,7 +155,12 @@ both, a metric over runs, a metric over a swept parameter."""
         if not self.app.is_running:
             return
         run = self._pane.selected_run()
-        await self._loader.load(None if run is None else self._build_request(run))
+        try:
+            await self._loader.load(None if run is None else self._build_request(run))
+        except NoMatches:
+            if self.query(CasesView):
+                raise
+            return  # the console has ended while the run was read
         if run is not None:
             self._pane.show_details(self._views.cases.run)
             self._pane.table.update_rows()
