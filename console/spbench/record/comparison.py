@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from spbench.record.coordinates import MIRRORED
 from spbench.stats.summary import clamp_to_floats, lower_median
+from spbench.suites.case import describe_stage
 
 if TYPE_CHECKING:
     from spbench.record.case_parts import CaseIdentity
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 NOTABLE_RANK = 1.3
 """The smallest ratio to the typical rank's time with which a rank is reported as slow."""
-_STAGES = ("stage", "stages")
 _Coordinates = Mapping[str, Any]
 
 
@@ -82,7 +81,7 @@ class RankComparison:
             if metric.waits and metric.part_of == "time_ms"
         )
         self._independent = identity.measures == "rank"
-        stages = [_describe_stage(coordinates) for coordinates in identity.coordinates]
+        stages = [describe_stage(coordinates) for coordinates in identity.coordinates]
         tiles = zip(stages, _describe_tiles(identity.coordinates, stages), strict=True)
         by_rank = identity.params.get("by_rank")
         programs = {str(rank) for rank in by_rank} if isinstance(by_rank, Mapping) else set()
@@ -185,12 +184,6 @@ def compute_active_times(
         return None
     total_ms = samples.get("time_ms", {}).get(rank, {}).get(repeat, ())[iterations]
     return list(map(sub, total_ms, map(sum, zip(*measured_waits, strict=False))))
-
-
-def _describe_stage(coordinates: _Coordinates) -> Hashable:
-    """Return the stages of a rank in both directions, and whether it is a server."""
-    names = (prefix + name for prefix in ("", MIRRORED) for name in _STAGES)
-    return (*(str(coordinates.get(name)) for name in names), "server" in coordinates)
 
 
 def _describe_tiles(

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MIRRORED = "mirrored_"
-"""The prefix of the names of a rank's second coordinates, in a bidirectional pipeline (GEMS)."""
+from spbench.suites.case import MIRRORED
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,8 @@ from spbench_core.catalog.work import Work
 from spbench_core.events.run_events import ScalingMode
 
 SCHEMA = "spbench.suite/1"
+MIRRORED = "mirrored_"
+"""The prefix of the names of a rank's second coordinates, in a bidirectional pipeline (GEMS)."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """The names of suites, cases and systems."""
@@ -187,3 +189,12 @@ class Suite:
     launch: SuiteLaunch
     cases: tuple[Case, ...] = field(default=())
     order: RepeatOrder = "interleaved"
+
+
+def describe_stage(coordinates: Mapping[str, Any]) -> Hashable:
+    """Return the stages of a rank in both directions, and whether it is a server.
+
+    Ranks with an equal result do the same work.
+    """
+    names = (prefix + name for prefix in ("", MIRRORED) for name in ("stage", "stages"))
+    return (*(str(coordinates.get(name)) for name in names), "server" in coordinates)

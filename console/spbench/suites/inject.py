@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spbench.errors import UsageError, did_you_mean
-from spbench.suites.case import Case
+from spbench.suites.case import Case, describe_stage
 from spbench_core.catalog import COMMON_FAULTS, FACTOR_FAULT, parse_fault
 from spbench_core.catalog.fault_effects import describe_fault
 
@@ -20,8 +20,6 @@ _DETECTION_BY_FAULT = {
 }
 """The way in which each of the common faults is detected; `FACTOR_FAULT` depends on the case."""
 _SKEW = "skew"
-_STAGE_COORDINATES = ("stage", "stages", "mirrored_stage", "mirrored_stages")
-"""Coordinates that are equal for ranks with the same work; see `record.comparison`."""
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
@@ -99,11 +97,7 @@ def _has_unique_last_rank(case: Case) -> bool:
     if rank_count is None:
         return False
     params = dict(case.params)
-    stages = []
-    for rank in range(rank_count):
-        coordinates = case.entry.place(params, rank)
-        names = [str(coordinates.get(name)) for name in _STAGE_COORDINATES]
-        stages.append((*names, "server" in coordinates))
+    stages = [describe_stage(case.entry.place(params, rank)) for rank in range(rank_count)]
     return stages.count(stages[-1]) == 1
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from spbench.record.case_parts import CheckResult
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison
-from spbench.record.coordinates import MIRRORED
 from spbench.record.messages.slowness import find_culprit
 from spbench.record.number_formatting import (
     fold_numbers,
@@ -21,6 +20,7 @@ from spbench.record.number_formatting import (
 from spbench.record.rank_figures import RankFigures
 from spbench.record.run_parts import RankState
 from spbench.record.shares import compute_all_shares
+from spbench.suites.case import MIRRORED
 from spbench.tui.cells import name_readings
 from spbench.tui.feed import Feed
 from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
