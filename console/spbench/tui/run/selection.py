@@ -38,7 +38,7 @@ LIVE_SLOWNESS_INTERVAL = 1.0
 """Time between two comparisons of the hosts in the running case, in seconds."""
 
 
-class Problem(NamedTuple):
+class LocatedProblem(NamedTuple):
     """A case and its failed or slow rank; None if no single rank failed."""
 
     case: str
@@ -168,7 +168,7 @@ class RunSelection:
         return self._hosts[1]
 
     def list_empty_panels(self) -> frozenset[Panel]:
-        """Return the panels that would show nothing, such as GPUs if there are none."""
+        """Return the panels that would show nothing, such as GPUs on hosts without any."""
         state = self.feed.state
         has_parts = self.case is not None and bool(list_ranks_with_shares(self.case))
         has_map = len(self.list_hosts()) > 1
@@ -231,23 +231,23 @@ class RunSelection:
             map(names_slow_part, state.findings)
         )
 
-    def _list_link_problems(self) -> list[Problem]:
+    def _list_link_problems(self) -> list[LocatedProblem]:
         """Return the slow links of the recorded findings, each with its first rank."""
         cases = self.feed.state.cases.values()
         link_cases = [case for case in cases if case.identity.measures == "link"]
         return [
-            Problem(case.id, int(match[1]) if match else None)
+            LocatedProblem(case.id, int(match[1]) if match else None)
             for message in filter(names_slow_part, self.feed.state.findings)
             for match in [_RANK.search(message)]
             for case in link_cases
             if re.search(rf" in {re.escape(case.id)}(?: \(|;|,|$)", message)
         ]
 
-    def find_next_problem(self) -> Problem | None:
+    def find_next_problem(self) -> LocatedProblem | None:
         """Return the next problem of any case, after the last one the first again."""
         positions = {case_id: index for index, case_id in enumerate(self.feed.state.cases)}
         problems = [
-            Problem(case.id, rank)
+            LocatedProblem(case.id, rank)
             for case in self.feed.state.cases.values()
             for rank in list_problem_ranks(case)
         ]
