@@ -135,7 +135,7 @@ class RankRows:
 
     def version(self, rank: int) -> int:
         """Return a number that grows whenever the rank's row may have changed."""
-        self._compare()
+        self.compare()
         changed = self._rank_versions[rank]
         return changed if self._figures[rank].p50 is None else max(changed, self._typical_version)
 
@@ -159,12 +159,12 @@ class RankRows:
 
     def times(self) -> Mapping[int, RankTime]:
         """Return the medians of each rank with times, in total and without waits."""
-        self._compare()
+        self.compare()
         return self._times
 
     def typical(self) -> float | None:
         """Return the typical rank's p50 in ms; None with fewer than two ranks."""
-        self._compare()
+        self.compare()
         return self._typical
 
     def headline_time(self) -> float | None:
@@ -179,8 +179,19 @@ class RankRows:
 
     def skews(self) -> Mapping[int, float]:
         """Return each rank's active time over that of the typical rank with the same work."""
-        self._compare()
-        return self._ratios.ratios
+        return self.compare().ratios
+
+    def compare(self) -> RankRatios:
+        """Return the ratios of the ranks, compared again if a median has changed."""
+        self._refresh_changed()
+        if self._stale and self._comparison is not None:
+            medians = self._medians.values()
+            self._typical = lower_median(medians) if len(medians) > 1 else None
+            previous, self._ratios = self._ratios, self._comparison.compare(self._times)
+            if self._ratios.typical != previous.typical:
+                self._typical_version = next(self._versions)
+            self._stale = False
+        return self._ratios
 
     @property
     def comparison(self) -> RankComparison | None:
@@ -190,7 +201,7 @@ class RankRows:
     @property
     def separates(self) -> bool:
         """Whether a slow rank is distinguished from ranks that wait for it."""
-        self._compare()
+        self.compare()
         return self._comparison is not None and self._comparison.separates(self._times)
 
     def slowest(self, max_count: int) -> list[RankRow]:
@@ -257,17 +268,6 @@ class RankRows:
                 self._times[rank_number] = figures.time
             self._stale = True
         self._rank_versions[rank_number] = next(self._versions)
-
-    def _compare(self) -> None:
-        """Compare the ranks again if a median has changed."""
-        self._refresh_changed()
-        if self._stale and self._comparison is not None:
-            medians = self._medians.values()
-            self._typical = lower_median(medians) if len(medians) > 1 else None
-            previous, self._ratios = self._ratios, self._comparison.compare(self._times)
-            if self._ratios.typical != previous.typical:
-                self._typical_version = next(self._versions)
-            self._stale = False
 
     def _get_skew(self, figures: RankFigures) -> float | None:
         return self._ratios.ratios.get(figures.rank) if figures.case is self._case else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankRatios, RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
 from spbench.record.number_formatting import format_factor, format_time
 from spbench.record.stragglers import (
@@ -24,7 +24,7 @@ def describe_slowness(
     case: CaseState,
     comparison: RankComparison,
     times: Mapping[int, RankTime],
-    ratios: Mapping[int, float],
+    compared: RankRatios,
 ) -> str:
     """Return which rank is slow and which ranks wait for it, if any.
 
@@ -35,10 +35,11 @@ def describe_slowness(
         case: The case.
         comparison: The comparison of its ranks.
         times: The median times of its ranks; the message is empty without times.
-        ratios: The ratio of each rank to the typical one with the same work.
+        compared: The ratios of its ranks.
     """
     if len(times) < 2:
         return ""
+    ratios = compared.ratios
     if not ratios:
         return NOT_COMPARED
     if case.identity.measures == "link":
@@ -55,7 +56,7 @@ def describe_slowness(
         subject = f"{_name_rank(case, worst)} takes {format_factor(ratios[worst])}"
         return f"{subject} as long as the median rank, too briefly to call it slow"
     worst = max(slow, key=ratios.__getitem__)
-    figures = _describe_times(comparison, times, worst)
+    figures = _describe_times(times, compared, worst)
     message = f"{_name_rank(case, worst)} is {describe_ratio(ratios[worst])}{figures}"
     if len(slow) > 1:
         message = f"{len(slow)} ranks are slow: {message}"
@@ -84,15 +85,15 @@ def describe_ratio(ratio: float) -> str:
     return f"{format_factor(ratio)} as slow as the median rank"
 
 
-def _describe_times(comparison: RankComparison, times: Mapping[int, RankTime], rank: int) -> str:
-    """Return both times of a ratio: `` (5.88 ms without waits, median 1.87 ms)``."""
-    compared = comparison.compare(times)
-    if not compared.ratios.get(rank):
-        return ""
-    own_ms = compared.compared[rank]
-    waits = "" if times[rank].active is None else " without waits"
-    median_ms = own_ms / compared.ratios[rank]
-    return f" ({format_time(own_ms)}{waits}, median {format_time(median_ms)})"
+def _describe_times(times: Mapping[int, RankTime], compared: RankRatios, rank: int) -> str:
+    """Return both times of a ratio in brackets, after a space.
+
+    The time of the exchange itself, which is the shortest wait of any rank, is part of both.
+    """
+    rank_ms = compared.compared[rank]
+    waits = "" if times[rank].active is None else " without waits for slower ranks"
+    median_ms = rank_ms / compared.ratios[rank]
+    return f" ({format_time(rank_ms)}{waits}, median {format_time(median_ms)})"
 
 
 def _list_suspected_ranks(ratios: Mapping[int, float]) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import RankComparison, RankTime
+from spbench.record.comparison import RankComparison, RankRatios, RankTime
 from spbench.record.coordinates import CoordinateName, list_coordinate_names
 from spbench.record.messages.slowness import describe_slowness, find_slow_ranks
 from spbench.record.rank_figures import RankFigures
@@ -92,7 +92,7 @@ class LiveRanks(RankSource):
         comparison = self._rows.comparison
         if self.case is None or comparison is None:
             return ""
-        return describe_slowness(self.case, comparison, self._rows.times(), self._rows.skews())
+        return describe_slowness(self.case, comparison, self._rows.times(), self._rows.compare())
 
 
 class RecordedRanks(RankSource):
@@ -107,7 +107,7 @@ class RecordedRanks(RankSource):
         self._medians: dict[int, float] = {}
         self._comparison = RankComparison(case.identity)
         self._times: dict[int, RankTime] = {}
-        self._skews: Mapping[int, float] = {}
+        self._compared = RankRatios()
         self._slow_ranks: frozenset[int] = frozenset()
         self._pending: Iterator[int] = iter(self._ranks)
         self._is_compared = False
@@ -130,8 +130,8 @@ class RecordedRanks(RankSource):
                 return
         if not self._is_compared:
             self._is_compared = True
-            self._skews = self._comparison.compare(self._times).ratios
-            self._slow_ranks = find_slow_ranks(self._case, self._times, self._skews)
+            self._compared = self._comparison.compare(self._times)
+            self._slow_ranks = find_slow_ranks(self._case, self._times, self._compared.ratios)
 
     def _evaluate(self, rank: int) -> None:
         figures = self._figures[rank] = RankFigures(rank, self._case, self._comparison)
@@ -166,7 +166,7 @@ class RecordedRanks(RankSource):
             p50=figures.p50,
             p95=figures.percentile(0.95),
             p99=figures.percentile(0.99),
-            skew=self._skews.get(rank),
+            skew=self._compared.ratios.get(rank),
             gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
             recent=figures.recent(),
@@ -182,7 +182,7 @@ class RecordedRanks(RankSource):
         return self._medians
 
     def skews(self) -> Mapping[int, float]:
-        return self._skews
+        return self._compared.ratios
 
     def slow_ranks(self) -> Collection[int]:
         return self._slow_ranks
@@ -190,4 +190,4 @@ class RecordedRanks(RankSource):
     def describe_slowness(self) -> str:
         if not self._is_compared:
             return ""
-        return describe_slowness(self._case, self._comparison, self._times, self._skews)
+        return describe_slowness(self._case, self._comparison, self._times, self._compared)

@@ -43,7 +43,8 @@ def compare(case, times):
 
 
 def describe(case, times):
-    return describe_slowness(case, *compare(case, times))
+    comparison = RankComparison(case.identity)
+    return describe_slowness(case, comparison, times, comparison.compare(times))
 
 
 def make_times(*active_times, total=10.0):
