@@ -837,7 +837,9 @@ async def test_sparse_ticks_eventually_show_all(open_run, monkeypatch):
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_for_texts("6.10", "0/2 cases", "… running")
         presenter = run.page.presenter
-        version = run.page.presenter._version
+        feed = presenter.selection.feed
+        events = [*make_samples([[50.0] * 9] * 4), *make_checks(), *make_case_end()]
+        count = feed.event_count + len(events)
         histogram = run.histogram
         counts = histogram._counts
         clock = []
@@ -849,8 +851,8 @@ async def test_sparse_ticks_eventually_show_all(open_run, monkeypatch):
             RunPresenter.tick(presenter)
 
         tick(1e9)
-        run.source.send(*make_samples([[50.0] * 9] * 4), *make_checks(), *make_case_end())
-        await run.wait_until(lambda: presenter.selection.feed.version > version)
+        run.source.send(*events)
+        await run.wait_until(lambda: feed.event_count == count)
         tick(1e9 + 0.01)
         tick(1e9 + 60.0)
         assert histogram._counts != counts
