@@ -168,12 +168,12 @@ async def test_deleting_old_runs_asks(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
-        await open_dialog(pilot, "D")
+        await open_dialog(pilot, "P")
         await submit_text(pilot, "many")
         await wait_until(pilot, lambda: "✗ 'many' is not a number of runs" in read_screen(app))
         await submit_text(pilot, "9")
         await wait_until(pilot, lambda: has_notification(app, "no run is older than those"))
-        await open_dialog(pilot, "D")
+        await open_dialog(pilot, "P")
         await submit_text(pilot, "2")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Delete 2 runs" in read_screen(app)
@@ -186,6 +186,6 @@ async def test_readonly_changes_nothing(tmp_path, home):
     app = open_results(tmp_path, readonly=True)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
-        await pilot.press("t", "B", "d", "D")
+        await pilot.press("t", "B", "d", "P")
         await pilot.pause()
         assert app.screen is page

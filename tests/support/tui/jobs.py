@@ -202,7 +202,7 @@ USER_TASKS = (
     ),
     UserTask(
         "find the failed rank",
-        ((("3",), "demo"), (("o",), "7/9 passed"), (("n",), "rank 1 on sim02")),
+        ((("3",), "demo"), (("o",), "7/9 passed"), (("n",), "rank 1, failed")),
         add_demo_runs,
     ),
     UserTask("compare with yesterday", ((("3",), "demo"), (("c",), "b/a")), add_demo_runs),
