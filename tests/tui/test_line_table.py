@@ -555,6 +555,13 @@ def test_joined_phrases_fit_with_the_first_at_the_start(parts, width):
     assert not phrases or line.startswith(phrases[0][: width - 1])
 
 
+def test_spare_width_goes_to_gaps_but_not_after_marks():
+    columns = (Column("mark", "", 1), Column("id", "id", 4, flexible=True), Column("n", "n", 2))
+    mark, name, count = lay_out(columns, 40, cell_widths=[1, 4, 2]).placed
+    assert name.x == mark.x + mark.width + 1
+    assert count.x > name.x + name.width + 1
+
+
 def test_column_cut_at_the_right_edge_is_blank():
     columns = (Column("a", "a", 4), Column("b", "b", 7, "right"), Column("c", "c", 7, "right"))
     layout = lay_out(columns, 16, show_all=True)

@@ -239,7 +239,8 @@ def _place(
 ) -> Layout:
     """Return the layout of some columns; flexible ones take the width that they need.
 
-    The gaps share the rest. A column of text at the right end takes all of it.
+    The gaps share the rest, except after a mark, a column without a title, which belongs to the
+    column after it. A column of text at the right end takes all of the rest.
     """
     spare_width = max(0, _get_room(columns, indices, width) - _sum_widths(widths, indices))
     flexible = [index for index in indices if columns[index].flexible]
@@ -251,13 +252,15 @@ def _place(
         added_width = min(spare_width, max(0, needed_widths[index] + spare_limit - widths[index]))
         placed_widths[index] += added_width
         spare_width -= added_width
+    wide_gaps = {index for index in indices[:-1] if columns[index].title}
     added_gap = 0
-    if flexible and len(indices) > 1:
-        added_gap = min(_MAX_ADDED_GAP, spare_width // (len(indices) - 1))
+    if flexible and wide_gaps:
+        added_gap = min(_MAX_ADDED_GAP, spare_width // len(wide_gaps))
     placed = []
     x = MARGIN
+    right_end = MARGIN
     for index in indices:
         placed.append(PlacedColumn(columns[index], index, x, placed_widths[index]))
-        x += placed_widths[index] + _GAP + added_gap
-    right_end = x - _GAP - added_gap
-    return Layout(tuple(placed), max(MARGIN, right_end), len(columns) - len(indices))
+        right_end = x + placed_widths[index]
+        x = right_end + _GAP + (added_gap if index in wide_gaps else 0)
+    return Layout(tuple(placed), right_end, len(columns) - len(indices))
