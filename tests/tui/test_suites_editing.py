@@ -109,6 +109,26 @@ async def test_key_that_leaves_the_text_does_not_change_it(suite, key):
         assert editor.text == SUITE
 
 
+async def test_undo_names_the_change_of_a_form_and_the_lines_of_typed_text(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await move_to_line(pilot, SECOND_CASE_LINE)
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "Delete second" in read_screen(app))
+        await answer(pilot, "y")
+        await wait_for_cases(pilot, 1)
+        get_editor(app).focus()
+        await pilot.press("ctrl+home", "x", "ctrl+z", "ctrl+z", "ctrl+y")
+        assert [message.text for message in app.message_log][-3:] == [
+            "undone: text of line 1 (Ctrl+Y redoes it)",
+            "undone: case second deleted (Ctrl+Y redoes it)",
+            "redone: case second deleted (Ctrl+Z undoes it)",
+        ]
+        levels = [message.severity for message in app.message_log]
+        assert levels[-3:] == ["information", "warning", "warning"]
+
+
 async def test_undo_keeps_the_selected_case(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:

@@ -115,7 +115,7 @@ async def test_replacing_text_is_one_undo_step():
         editor = app.query_one(SuiteEditor)
         for text in ("one: 1\r\nnew: 3\r\ntwo: 2\r\n", "two: 2\r\n", "", "one: 1\r\ntwo: 2"):
             before = editor.text
-            editor.replace_text(text, 2)
+            editor.replace_text(text, 2, "text replaced")
             assert editor.text == text
             assert editor.cursor_location == (min(1, editor.document.line_count - 1), 0)
             editor.undo()

@@ -293,7 +293,7 @@ async def test_undo_of_composed_cases_removes_the_scroll_bar(suite):
         assert get_editor(app).text == composed
         app.screen.query_one("#cases").focus()
         await pilot.press("ctrl+z")
-        await wait_until(pilot, lambda: "undid the last change" in "".join(list_messages(app)))
+        await wait_until(pilot, lambda: "undone: case gemm-3 added" in "".join(list_messages(app)))
 
 
 LONG = SUITE + "# and more\n" * 90
@@ -322,7 +322,7 @@ def shrink_by_deletion(app):
 def shrink_by_replacement(app):
     get_editor(app).load_text(LONG)
     get_editor(app).move_cursor(get_editor(app).document.end)
-    get_editor(app).replace_text(SUITE[:40], 1)
+    get_editor(app).replace_text(SUITE[:40], 1, "")
 
 
 def shrink_by_opening(app):

@@ -27,7 +27,6 @@ from spbench.suites.edit.outline import Outline
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
 from spbench.tui.suites.form.case_form import CaseForm
-from spbench.tui.suites.form.draft_form import DraftForm
 from spbench.tui.suites.form.preview import WriteDraft
 from spbench.tui.suites.form.suite_form import SuiteForm
 from spbench.tui.suites.text_pane import TextPane
@@ -82,7 +81,7 @@ class CaseComposer:
             name = _make_unique(benchmark_name.rpartition(".")[2], names)
             benchmark = BENCHMARKS[benchmark_name]
             draft = _make_draft(name, benchmark, read_defaults(text))
-            await self._show_form(benchmark, draft, write, "Insert")
+            await self._show_form(benchmark, draft, write, "Insert", "added")
 
     async def edit(self) -> None:
         """Edit the case at the cursor in its form."""
@@ -98,7 +97,7 @@ class CaseComposer:
         def write(changed: CaseDraft) -> EditedText:
             return replace_case(text, index, changed)
 
-        await self._show_form(benchmark, draft, write, "Change")
+        await self._show_form(benchmark, draft, write, "Change", "changed")
 
     async def edit_suite(self) -> None:
         """Edit name, description, defaults and launch settings of the suite in a form."""
@@ -118,10 +117,18 @@ class CaseComposer:
 
         benchmarks = list_suite_benchmarks(text)
         forecast = self._pane.forecast_suite
-        await self._push_form(SuiteForm(draft, benchmarks, write, document.path, forecast))
+        form = SuiteForm(draft, benchmarks, write, document.path, forecast)
+        edited = await self._pane.app.push_screen_wait(form)
+        if edited is not None:
+            self._pane.editor.replace_text(edited.text, edited.line, "suite defaults changed")
 
     async def _show_form(
-        self, benchmark: Benchmark, draft: CaseDraft, write: WriteDraft, submit_label: str
+        self,
+        benchmark: Benchmark,
+        draft: CaseDraft,
+        write: WriteDraft,
+        submit_label: str,
+        change: str,
     ) -> None:
         document = self._pane.document
         assert document is not None  # the case is in it
@@ -134,13 +141,10 @@ class CaseComposer:
             self._pane.forecast_suite,
             read_defaults(self._pane.editor.text),
         )
-        await self._push_form(form)
-
-    async def _push_form(self, form: DraftForm) -> None:
-        """Show a form, and write its text."""
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
-            self._pane.editor.replace_text(edited.text, edited.line)
+            name = _find_name(Outline(edited.text), find_entry(edited.text, edited.line) or 0)
+            self._pane.editor.replace_text(edited.text, edited.line, f"case {name} {change}")
 
     async def remove(self) -> None:
         """Remove the case at the cursor after a question."""
@@ -158,13 +162,12 @@ class CaseComposer:
             self._show_error(str(error))
             return
         outline = Outline(text)
-        name = outline.items[index].list_children().get("name")
-        title = name[1].text if name else f"case entry {index + 1}"
+        name = _find_name(outline, index)
         case_count = parsed.count_cases(outline.spans[index]) if parsed.text == text else 0
         cases = f" and its {case_count:,} cases" if case_count > 1 else ""
-        question = f"Delete {title}{cases}? (Ctrl+Z undoes it.)"
+        question = f"Delete {name}{cases}? (Ctrl+Z undoes it.)"
         if await self._pane.app.push_screen_wait(Confirm(question, "Delete", "Keep")):
-            editor.replace_text(edited.text, edited.line)
+            editor.replace_text(edited.text, edited.line, f"case {name} deleted")
 
     def _find_entry(self) -> int:
         """Return the index of the entry at the cursor, or else of the selected case.
@@ -183,6 +186,12 @@ class CaseComposer:
                 "no case is at the cursor: move it to a case, or select a case in the table"
             )
         return index
+
+
+def _find_name(outline: Outline, index: int) -> str:
+    """Return the name of a case entry, or its number if it has none."""
+    name = outline.items[index].list_children().get("name")
+    return (name[1].text if name else None) or f"entry {index + 1}"
 
 
 def _make_unique(name: str, names: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -11,13 +11,15 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.document._edit import Edit
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import TextArea
-from textual.widgets.text_area import Location, Selection, TextAreaTheme
+from textual.widgets.text_area import Selection, TextAreaTheme
 
 from spbench.suites.edit.indentation import INDENT, count_indent, find_indent_of_next_line
 from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.suites.text_changes import describe_lines, find_name, make_replacement
 from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import ComponentStyles
@@ -131,27 +133,42 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         """Whether an undone change can be redone."""
         return not self.read_only and bool(self.history.redo_stack)
 
-    def replace_text(self, text: str, line: int) -> None:
-        """Replace the whole text in one step that can be undone, and go to a line.
+    def replace_text(self, text: str, line: int, name: str) -> None:
+        """Replace the whole text in one step that undo names, and go to a line.
 
         Only the part that differs is replaced.
         """
-        old_text = "\n".join(self.document.lines)
-        new_text = "\n".join(split_lines(text))
-        prefix_length = _count_common_characters(old_text, new_text)
-        suffix_length = _count_common_characters(
-            old_text[prefix_length:][::-1], new_text[prefix_length:][::-1]
-        )
-        old_end = len(old_text) - suffix_length
         self.history.checkpoint()
-        self.replace(
-            new_text[prefix_length : len(new_text) - suffix_length],
-            _find_location(old_text, prefix_length),
-            _find_location(old_text, old_end),
-            maintain_selection_offset=False,
-        )
+        self.edit(make_replacement(self.document.lines, text, name))
         self.history.checkpoint()
         self.go_to(line)
+
+    def undo(self) -> None:
+        """Undo the last step, and report it."""
+        steps = self.history.undo_stack
+        self._report_step(super().undo, steps, "undone: {} (Ctrl+Y redoes it)")
+
+    def redo(self) -> None:
+        """Redo the last undone step, and report it."""
+        steps = self.history.redo_stack
+        self._report_step(super().redo, steps, "redone: {} (Ctrl+Z undoes it)")
+
+    def _report_step(
+        self, change: Callable[[], None], steps: Sequence[Sequence[Edit]], message: str
+    ) -> None:
+        lines = list(self.document.lines)
+        change()
+        if not steps:
+            return
+        name = find_name(steps[-1])
+        text = message.format(name or describe_lines(lines, self.document.lines))
+        # A warning, so that the step is not mistaken for one more of typed text.
+        self.app.notify(
+            text,
+            severity="warning" if name else "information",
+            timeout=8 if name else 4,
+            markup=False,
+        )
 
     def action_leave(self) -> None:
         """Go to the next pane."""
@@ -312,17 +329,3 @@ def _shift_line(line: str, width: int) -> str:
     if not line.strip():
         return line
     return " " * max(0, count_indent(line) + width) + line.lstrip(" ")
-
-
-def split_lines(text: str) -> list[str]:
-    """Return the lines of a text, with an empty line after a final line break."""
-    return [*text.splitlines(), ""] if text.endswith(("\n", "\r")) else text.splitlines() or [""]
-
-
-def _count_common_characters(a: str, b: str) -> int:
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((index for index, (x, y) in pairs if x != y), min(len(a), len(b)))
-
-
-def _find_location(text: str, offset: int) -> Location:
-    return text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset) - 1

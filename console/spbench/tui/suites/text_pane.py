@@ -144,7 +144,7 @@ class TextPane(Vertical):
     def reload(self, document: SuiteDocument) -> None:
         """Replace the text by that of the file, in one step that can be undone."""
         self._set_document(document)
-        self.editor.replace_text(document.text, self.editor.cursor_line)
+        self.editor.replace_text(document.text, self.editor.cursor_line, "file read again")
         self._saved = self.editor.text
         self.delete_recovery_file()
         self._update_title()
@@ -158,8 +158,6 @@ class TextPane(Vertical):
 
     def undo(self) -> int:
         """Undo the last change, and return the new line of the cursor, or 0."""
-        if not self.editor.has_focus:
-            self.app.notify("undid the last change of the text; Ctrl+Y redoes it", timeout=4)
         return self._change_history(self.editor.undo)
 
     def redo(self) -> int:
@@ -214,7 +212,7 @@ class TextPane(Vertical):
         assert self.document is not None  # the caller has opened the file
         # With the old content, saving asks before it overwrites later changes of the file.
         self._set_document(SuiteDocument(self.document.path, unsaved.stored))
-        self.editor.replace_text(unsaved.text, 1)
+        self.editor.replace_text(unsaved.text, 1, "unsaved text recovered")
         self._update_title()
         self.schedule_parse(0)
         await self._write_recovery_file()
