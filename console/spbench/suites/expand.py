@@ -135,11 +135,13 @@ class _RanksError(Exception):
         path: The path of the number in the file.
         ranks: The number.
         expected: A clause about the allowed numbers.
+        remedy: What to change at the first of these points; empty if ``expected`` suffices.
     """
 
     path: KeyPath
     ranks: int
     expected: str
+    remedy: str = field(default="", compare=False)
 
 
 def expand_entry(entry: ParsedEntry, errors: FileErrors) -> list[Case]:
@@ -242,13 +244,13 @@ def _report_ranks_error(
     entry: ParsedEntry, error: _RanksError, affected: list[Point], errors: FileErrors
 ) -> None:
     """Add an error about ranks; ``affected`` is empty if all points have it."""
-    params_text = "these parameters"
+    params_text = ""
     if affected and (swept_text := _format_without_np(affected[0])):
-        params_text = f"{swept_text}{_count_more(affected)}"
+        params_text = f" with {swept_text}{_count_more(affected)}"
     options_text = "" if errors.find_option(error.path) else _format_options(entry, errors)
     name = entry.benchmark.name
-    message = f"np is {error.ranks}, but {name} with {params_text} {error.expected}{options_text}"
-    errors.add_at_value(error.path, message)
+    message = f"np is {error.ranks}, but {name}{params_text} {error.expected}{options_text}"
+    errors.add_at_value(error.path, f"{message}{error.remedy}")
 
 
 def _format_without_np(point: Point) -> str:
@@ -332,8 +334,17 @@ def _resolve_ranks(entry: ParsedEntry, point: Point, params: dict[str, Any]) -> 
         return supported_ranks.exact
     if supported_ranks.exact not in (None, ranks):
         expected = f"runs on {format_quantity(supported_ranks.exact, 'rank')}"
-        raise _RanksError(path, ranks, expected)
+        remedy = _format_remedy(supported_ranks.exact, supported_ranks.params, params)
+        raise _RanksError(path, ranks, expected, remedy)
     if ranks < supported_ranks.minimum:
-        expected = f"needs at least {supported_ranks.minimum}"
+        expected = f"needs at least {format_quantity(supported_ranks.minimum, 'rank')}"
         raise _RanksError(path, ranks, expected)
     return int(ranks)
+
+
+def _format_remedy(exact: int, names: Sequence[str], params: Mapping[str, Any]) -> str:
+    """Return how to change np or the parameters that determine it, with their values."""
+    values = {name: params[name] for name in names if params.get(name) is not None}
+    texts = [f"{name} ({format_label(value)})" for name, value in values.items()]
+    changes = " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+    return f": set np to {exact}{', or change ' if changes else ''}{changes}"

@@ -78,12 +78,14 @@ def describe_iteration(time: Metric) -> str:
 class Ranks:
     """The numbers of ranks of a benchmark: ``exact``, or any from ``minimum`` up.
 
-    ``why`` is the reason for ``exact`` if it is not obvious.
+    ``why`` is the reason for ``exact`` if it is not obvious, and ``params`` are the names of the
+    parameters that determine it.
     """
 
     exact: int | None = None
     minimum: int = 1
     why: str = ""
+    params: tuple[str, ...] = ()
 
 
 class ParamError(ValueError):

@@ -272,7 +272,7 @@ def scale_exchange(values: Params, params: Params, target: ScalingTarget) -> Par
 
 def count_tile_ranks(params: Params) -> Ranks:
     """Return the number of ranks: one per tile."""
-    return Ranks(exact=int(params["num_spatial_parts"]))
+    return Ranks(exact=int(params["num_spatial_parts"]), params=("num_spatial_parts", "grid"))
 
 
 def locate_tile(params: Params, rank: int) -> dict[str, Any]:

@@ -162,7 +162,8 @@ def test_wrong_np_is_reported_once_for_all_its_points():
         )
     (error,) = caught.value.diagnostics
     assert error.message == (
-        "np is 4, but halo.exchange with grid=3x3,halo_len=1 and 2 more runs on 9 ranks"
+        "np is 4, but halo.exchange with grid=3x3,halo_len=1 and 2 more runs on 9 ranks: "
+        "set np to 9, or change num_spatial_parts (9) or grid (3x3)"
     )
 
 

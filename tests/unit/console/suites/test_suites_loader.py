@@ -99,23 +99,27 @@ def test_rejects_empty_env_value():
     [
         (
             "  - {name: a, benchmark: link.pingpong, np: §1}",
-            "np is 1, but link.pingpong with these parameters needs at least 2",
+            "np is 1, but link.pingpong needs at least 2 ranks",
         ),
         (
             "  - {name: a, benchmark: halo.exchange, np: §3}",
-            "np is 3, but halo.exchange with these parameters runs on 4 ranks",
+            "np is 3, but halo.exchange runs on 4 ranks: set np to 4, or change "
+            "num_spatial_parts (4) or grid (2x2)",
         ),
         (
             "  - {name: a, benchmark: halo.exchange, params: {grid: 1x1}, np: §2}",
-            "np is 2, but halo.exchange with these parameters runs on 1 rank",
+            "np is 2, but halo.exchange runs on 1 rank: set np to 1, or change "
+            "num_spatial_parts (1) or grid (1x1)",
         ),
         (
             "  - {name: a, benchmark: halo.exchange, matrix: {np: [§3, 4]}}",
-            "np is 3, but halo.exchange with these parameters runs on 4 ranks",
+            "np is 3, but halo.exchange runs on 4 ranks: set np to 4, or change "
+            "num_spatial_parts (4) or grid (2x2)",
         ),
         (
             "  - {name: a, benchmark: halo.exchange, np: §4, matrix: {grid: [2x2, 3x3]}}",
-            "np is 4, but halo.exchange with grid=3x3 runs on 9 ranks",
+            "np is 4, but halo.exchange with grid=3x3 runs on 9 ranks: set np to 9, or change "
+            "num_spatial_parts (9) or grid (3x3)",
         ),
         (
             "  - {name: a, benchmark: memory.copy, matrix: {np: [2, §0]}}",

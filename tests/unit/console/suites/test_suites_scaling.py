@@ -77,7 +77,7 @@ def test_strong_scaling_of_a_model_uses_its_throughput():
         ),
         (
             GEMM.replace("compute.gemm", "link.ring"),
-            "4: np is 1, but link.ring with these parameters needs at least 2",
+            "4: np is 1, but link.ring needs at least 2 ranks",
         ),
         (
             "{name: m, benchmark: model.resnet, scale: {np: [2, 60], work: strong}}",

@@ -159,8 +159,9 @@ def _ranks(params: Params) -> Ranks:
     exact = FIXED_SIZES.get(name) if isinstance(name, str) else None
     order = params["order"]
     if order is None:
-        return Ranks(exact=exact)
-    return Ranks(exact=len(order), why=f"order names {len(order)}, one for each")
+        return Ranks(exact=exact, params=("algorithm",))
+    why = f"order names {len(order)}, one for each"
+    return Ranks(exact=len(order), why=why, params=("order",))
 
 
 @dataclass(frozen=True, kw_only=True)

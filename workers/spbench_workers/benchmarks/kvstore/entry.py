@@ -240,6 +240,11 @@ _METRICS = (
 )
 
 
+def _count_ranks(params: Params) -> Ranks:
+    names = ("kv_store", "gpus", "device_ids", "num_workers", "num_servers")
+    return Ranks(exact=resolve_roles(read_params(PushPullParams, params)).size, params=names)
+
+
 BENCHMARKS = (
     Benchmark(
         name="kvstore.push_pull",
@@ -250,7 +255,7 @@ BENCHMARKS = (
         checks=("result", "identical", "protocol"),
         faults=FAULTS,
         resolve=_resolve,
-        ranks=lambda params: Ranks(exact=resolve_roles(read_params(PushPullParams, params)).size),
+        ranks=_count_ranks,
         scaled=_scale_devices,
         work=make_estimate(PushPullParams, store_work),
         place=_describe_rank,

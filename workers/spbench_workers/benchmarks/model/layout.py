@@ -234,7 +234,14 @@ def count_ranks(params: Params) -> Ranks:
     With several rounds, only the stages of the first one count, because the others are on the same
     ranks.
     """
-    return Ranks(exact=make_layout(params).rank_count)
+    names = ["scheme"]
+    if params["scheme"] != "sequential":
+        names.append("split_size")
+        names += ["num_spatial_parts"] if params["scheme"] in TILED else []
+        names += ["local_DP"] if params["local_DP"] != "1" else []
+        names += ["replicas"] if params["replicas"] > 1 else []
+        names += ["rounds"] if (params["rounds"] or 1) > 1 else []
+    return Ranks(exact=make_layout(params).rank_count, params=tuple(names))
 
 
 def describe_rank(params: Params, rank: int) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def _faults(faults: tuple[str, ...], params: Params) -> tuple[str, ...]:
 def _ranks(params: Params) -> Ranks:
     preset = _preset(params)
     if preset is not None and preset.np is not None:
-        return Ranks(exact=preset.np, why=f"as {preset.name} needs them")
+        return Ranks(exact=preset.np, why=f"as {preset.name} needs them", params=("preset",))
     ranks = [*map(int, params["by_rank"] or ())]
     if (awaited := parse_wait_for(params)) is not None:
         ranks += (awaited.waiting_rank, awaited.printing_rank)
