@@ -135,7 +135,7 @@ class _RanksError(Exception):
         path: The path of the number in the file.
         ranks: The number.
         expected: A clause about the allowed numbers.
-        remedy: What to change at the first of these points; empty if ``expected`` suffices.
+        remedy: A clause about the changes that help the first point; may be empty.
     """
 
     path: KeyPath
@@ -247,10 +247,10 @@ def _report_ranks_error(
     params_text = ""
     if affected and (swept_text := _format_without_np(affected[0])):
         params_text = f" with {swept_text}{_count_more(affected)}"
-    options_text = "" if errors.find_option(error.path) else _format_options(entry, errors)
-    name = entry.benchmark.name
-    message = f"np is {error.ranks}, but {name}{params_text} {error.expected}{options_text}"
-    errors.add_at_value(error.path, f"{message}{error.remedy}")
+    message = f"np is {error.ranks}, but {entry.benchmark.name}{params_text} {error.expected}"
+    if not errors.find_option(error.path):  # which the user would change instead
+        message += f"{_format_options(entry, errors)}{error.remedy}"
+    errors.add_at_value(error.path, message)
 
 
 def _format_without_np(point: Point) -> str:

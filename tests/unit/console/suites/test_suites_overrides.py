@@ -167,8 +167,7 @@ def test_derived_value_follows_an_override():
         ),
         (
             "np=3",
-            "s.yaml:5:5: error: --set np=3: np is 3, but halo.exchange "
-            "runs on 4 ranks: set np to 4, or change num_spatial_parts (4) or grid (2x2)",
+            "s.yaml:5:5: error: --set np=3: np is 3, but halo.exchange runs on 4 ranks",
         ),
     ],
 )

@@ -160,8 +160,7 @@ def _ranks(params: Params) -> Ranks:
     order = params["order"]
     if order is None:
         return Ranks(exact=exact, params=("algorithm",))
-    why = f"order names {len(order)}, one for each"
-    return Ranks(exact=len(order), why=why, params=("order",))
+    return Ranks(len(order), why=f"order names {len(order)}, one for each", params=("order",))
 
 
 @dataclass(frozen=True, kw_only=True)
