@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,6 +12,8 @@ from textual.widgets import Input, Static
 from spbench.errors import MissingError, SpbenchError
 from spbench.launch.choice import LaunchChoice
 from spbench.planner.errors import PlannerError
+from spbench.planner.output.emission import emit_suite
+from spbench.planner.output.measured_plan import MeasuredPlan
 from spbench.planner.output.plan_description import STAGE_LEGEND
 from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.output.verification import TimeComparison, Verification
@@ -384,17 +387,26 @@ async def test_writes_a_suite_and_opens_it(folder):
     assert dict(case.params)["split_size"] == 2
 
 
-def record_plan_run(path, home):
-    """Record a run of a plan of two stages with steps of 2000 ms."""
+def record_plan_run(path, home, case=None, step_ms=2000.0, **changes):
+    """Record a run of a plan of two stages.
+
+    Args:
+        path: The suite.
+        home: The folder of the runs.
+        case: The case of the plan in the suite; None leaves it unknown.
+        step_ms: The measured time of a step.
+        changes: Further contents of run.json.
+    """
     phases = [
         make.describe_metric(f"{name}_ms", "ms", part_of="time_ms")
         for name in ("forward", "backward")
     ]
     coordinates = [{"stage": 0}, {"stage": 1}]
+    description = {"benchmark": case.benchmark, "params": dict(case.params)} if case else {}
     start, *events = make.make_started_run(
-        make.describe_case("plan", metrics=[make.TIME, *phases], places=coordinates)
+        make.describe_case("plan", metrics=[make.TIME, *phases], places=coordinates, **description)
     )
-    medians = {"time_ms": 2000.0, "forward_ms": 500.0, "backward_ms": 1000.0}
+    medians = {"time_ms": step_ms, "forward_ms": 500.0, "backward_ms": 1000.0}
     return make.record_run(
         home,
         [
@@ -409,6 +421,7 @@ def record_plan_run(path, home):
             make.run_end(),
         ],
         verdict="passed",
+        **changes,
     )
 
 
@@ -431,13 +444,48 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
         assert starts == [(str(page.suite),)]
         await wait_until(pilot, lambda: "is running; its times appear here" in read_screen(app))
         app.context.watch_run(record_plan_run(page.suite, folder / "home"), show=False)
-        await wait_until(pilot, lambda: "which has the most work" in read_screen(app))
+        await wait_until(pilot, lambda: "has the most work" in read_screen(app))
         # The table is drawn a moment after the line below it.
         await wait_until(pilot, lambda: find_step_lines(app))
         row = find_step_lines(app)[-1]
         error = (1000 * page.details.plan.step_s - 2000) / 2000
         assert f"{format_percent(abs(error))} too {'low' if error < 0 else 'high'}" in row
-        assert "Measured: a step takes 2.00 s" in read_screen(app)
+        assert "a step takes 2.00 s, the prediction is" in read_screen(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+async def test_newest_run_of_a_plan_is_found_in_its_record(folder, size):
+    """Runs of another session, of the same plan, of others and with faults."""
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        details = (await make_plan(pilot)).details
+        assert "Measured" not in read_screen(app)
+    suite = emit_suite(details.plan, details.profile, details.cluster, folder / "p.yaml").suite
+    [case] = suite.cases
+    other_case = replace(case, params={**case.params, "batch_size": 99})
+    longer_case = replace(case, params={**case.params, "iterations": 99})
+    home = folder / "home"
+    for number, (recorded_case, step_ms, changes) in enumerate(
+        [
+            (case, 3000.0, {}),
+            (longer_case, 2000.0, {}),
+            (other_case, 4000.0, {}),
+            (case, 5000.0, {"request": {"inject": ["slow@rank=1"]}}),
+            (case, 6000.0, {"suite": "another"}),
+        ]
+    ):
+        changes = {"suite": suite.name} | changes
+        run = record_plan_run(folder / "p.yaml", home, recorded_case, step_ms, **changes)
+        run.path.rename(run.path.with_name(f"20260101-00000{number}-plan"))
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        page = await make_plan(pilot)
+        await wait_until(pilot, lambda: "a step takes 2.00 s" in read_screen(app))
+        assert page.view.scroll_y == 0
+        assert re.search(r"Measured \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: a step", read_screen(app))
+        await wait_until(pilot, lambda: "F5 runs it again with 2 ranks" in read_screen(app))
+        parts = str(page.query_one("#step-parts", Static).content)
+        assert "Run 20260101-000001-plan, started " in parts
 
 
 @pytest.mark.parametrize("key", ["f4", "f5"])
@@ -652,13 +700,14 @@ async def test_disturbed_run_is_marked_and_explained(folder):
         stages = (compared,) * len(plan.stage_groups)
         parts_ms = {"passes and messages": 9.0}
         noise = "rank 1 on node01 waited 44 % of its time for a core"
-        page.view.show_measured(plan, Verification(compared, stages, 1, parts_ms, noise))
+        verification = Verification(compared, stages, 1, parts_ms, noise)
+        page.view.show_outcome(plan, MeasuredPlan("run", None, verification))
         await wait_until(pilot, lambda: "≈ 10 % too low" in read_screen(app))
         measured = page.query_one("#measured")
         await wait_until(
             pilot, lambda: measured.size and page.view.region.contains_region(measured.region)
         )
-        assert "Measured: a step takes 10.0 ms" in str(page.query_one("#forecast").render())
+        assert "a step takes 10.0 ms" in str(page.query_one("#measurement").render())
         await wait_until(pilot, lambda: f"≈ disturbed: {noise}" in read_screen(app))
 
 

@@ -24,7 +24,7 @@ WIDE = 100
 """Columns from which the Suites page shows its files and the launch command."""
 OVERVIEW_LINES = 50
 """Lines from which the Run page shows hosts by case and the parts of an iteration."""
-FORECAST = StartForecast("runs it with 2 ranks on this machine, in about 7 s")
+FORECAST = StartForecast("with 2 ranks on this machine, in about 7 s")
 SUITE_NAMES = ("bringup", "halo", "links", "smoke")
 RUNS = ("20261120-181500-demo-0001", "20261121-153544-demo-0002")
 NODE = {"cores": 64, "memory_gib": 251.4, "free_gib": 240.0, "load": 0.5, "python": "3.11.2"}

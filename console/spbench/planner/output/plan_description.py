@@ -309,21 +309,27 @@ def describe_step_parts(plan: Plan, verification: Verification) -> str:
     """
     work, *other_parts = verification.parts_ms.items()
     min_part_ms = _MIN_PART_SHARE * verification.step.measured_ms
-    shown_parts = [work, *(part for part in other_parts if part[1] >= min_part_ms)]
-    parts_text = ", ".join(f"{name} {format_time(ms)}" for name, ms in shown_parts)
+    texts = [f"{name} {format_time(ms)}" for name, ms in other_parts if ms >= min_part_ms]
+    parts_text = ", ".join([f"{work[0]} take {format_time(work[1])}", *texts])
+    step_text = format_time(verification.step.measured_ms)
+    return (
+        f"Rank {verification.rank} has the most work: of its step of {step_text}, {parts_text}. "
+        f"{_describe_predicted_parts(plan)}"
+    )
+
+
+def _describe_predicted_parts(plan: Plan) -> str:
+    """Return a message on the parts of a step that a plan predicts."""
     all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)
     exposed_s = max(stage.all_reduce_s - stage.overlapped_s for stage in plan.stages)
-    prediction_text = "the passes only, without the optimizer"
     min_part_s = _MIN_PART_SHARE * plan.step_s
+    parts_text = "the passes"
     if all_reduce_s > 0 and all_reduce_s >= min_part_s:
-        exposed_text = format_seconds(exposed_s) if exposed_s >= min_part_s else "almost nothing"
-        all_reduce_text = f"allreduce {format_seconds(all_reduce_s)}, {exposed_text} of it"
-        prediction_text = f"{all_reduce_text} after the passes, without the optimizer"
-    return (
-        f"the step of {format_time(verification.step.measured_ms)} on rank {verification.rank}, "
-        f"which has the most work: {parts_text}; "
-        f"predicted: {prediction_text}"
-    )
+        parts_text = f"the passes and an all-reduce of {format_seconds(all_reduce_s)}"
+        exposed_text = f"{format_seconds(exposed_s)} of it after the passes"
+        is_hidden = exposed_s < min_part_s
+        parts_text += " during them" if is_hidden else f" ({exposed_text})"
+    return f"The prediction covers {parts_text}, but not the optimizer."
 
 
 def describe_run_noise(verification: Verification) -> str:

@@ -24,7 +24,7 @@ from spbench.tui.plan.bindings import PLAN_BINDINGS
 from spbench.tui.plan.choices import OWN, ask_for_profile, choose_entry, get_model_to_measure
 from spbench.tui.plan.failure import explain_failure
 from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
-from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, forecast_start
+from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, find_measured, forecast_start
 from spbench.tui.plan.plan_suite import write_cluster_file, write_plan_suite
 from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
 
@@ -50,7 +50,7 @@ How to split a model over a cluster. Enter a profile, a cluster and the batch ab
 profiles and clusters, and measures a profile. Enter plans, escape stops it, and c goes to the
 cluster. Below are the reasons for the plan, its stages, other ways to train the model, the memory
 of each stage, and one step, which + and - draw longer or shorter. F4 writes a suite that runs the
-plan and opens it. F5 writes it and runs it, and then shows measured next to predicted times."""
+plan and opens it. F5 writes and runs it, and shows measured next to predicted times, also later."""
     MODIFYING_ACTIONS = frozenset({"emit", "verify", "write_cluster", "measure"})
     FOOTER = (
         *("plan.stop", "plan.plan", "plan.verify", "plan.emit", "plan.choose", "plan.measure"),
@@ -149,10 +149,7 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
         if outcome is None:
             return
         self._awaited_run = None
-        if isinstance(outcome, str):
-            self.view.show_pending(outcome)
-        else:
-            self.view.show_measured(self.details.plan, outcome)
+        self.view.show_outcome(self.details.plan, outcome)
 
     def _update_forecast(self) -> None:
         """Forecast the start again if the launch settings have changed."""
@@ -201,6 +198,9 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
             self.view.show(details)
             self.view.focus()
             self.form.show_profile_batch(details.profile.batch_size)
+            measured = await asyncio.to_thread(find_measured, details, self.context)
+            if measured is not None and details is self.details and self._awaited_run is None:
+                self.view.show_measured(details.plan, measured)
 
     def offers(self, action: str) -> bool:
         """Return whether there is a plan if an action needs one."""
@@ -316,7 +316,7 @@ plan and opens it. F5 writes it and runs it, and then shows measured next to pre
             self.show_error(f"not started: {forecast.obstacle}")
             return
         if path is None or self.is_outdated:
-            question = f"Enter {forecast.text}.\n\nFile of its suite:" if forecast else ""
+            question = f"Enter runs it {forecast.text}.\n\nFile of its suite:" if forecast else ""
             path = await self._write_suite(question)
         if path is None:
             return

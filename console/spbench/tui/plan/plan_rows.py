@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from spbench.planner.output.measured_plan import MeasuredPlan
 from spbench.planner.output.plan_description import (
     THIS_PLAN,
     format_baseline_cells,
@@ -17,6 +18,7 @@ from spbench.planner.plans import Plan, format_span
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.record.number_formatting import NOISY, fold_numbers, format_percent, format_time
+from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.fixed_rows import FixedRow, get_text
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -171,11 +173,12 @@ def build_verification_rows(plan: Plan, verification: Verification) -> list[Fixe
     return rows
 
 
-def describe_measurement(verification: Verification) -> str:
-    """Return the measured step, and how far the prediction is from it."""
-    measured = format_time(verification.step.measured_ms)
-    error = _describe_error(verification.step)
-    return f"Measured: a step takes {measured}, the prediction is {error}"
+def describe_measurement(measured: MeasuredPlan) -> str:
+    """Return the measured step, when it was measured, and the error of the prediction."""
+    step = measured.verification.step
+    moment = format_day_and_time(measured.started)
+    step_text = f"a step takes {format_time(step.measured_ms)}"
+    return f"Measured {moment}: {step_text}, the prediction is {_describe_error(step)}"
 
 
 def _make_error_cell(times: TimeComparison, is_disturbed: bool) -> TableCell:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spbench.errors import SpbenchError
 from spbench.planner.output.emission import emit_suite
-from spbench.planner.output.verification import Verification, compare_with_run
+from spbench.planner.output.measured_plan import MeasuredPlan, find_measured_plan, measure_plan
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.tui.context import ConsoleContext
@@ -26,17 +26,22 @@ class StartForecast:
     """The run that F5 starts, or the reason why it cannot.
 
     Attributes:
-        text: The number of ranks, and the duration.
+        text: The number of ranks, their hosts, and the duration.
         obstacle: Why the plan cannot be started with the chosen hosts; empty if it can.
     """
 
     text: str
     obstacle: str = ""
 
-    @property
-    def line(self) -> str:
-        """The forecast as one line for the page."""
-        return f"✗ F5 cannot start it: {self.obstacle}" if self.obstacle else f"F5 {self.text}."
+    def describe(self, *, is_measured: bool) -> str:
+        """Return the forecast as one line for the page.
+
+        Args:
+            is_measured: Whether a run of the plan is shown.
+        """
+        if self.obstacle:
+            return f"✗ F5 cannot start it: {self.obstacle}"
+        return f"F5 runs it {'again ' if is_measured else ''}{self.text}."
 
 
 def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForecast:
@@ -65,7 +70,7 @@ def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForeca
         return StartForecast("", str(error).replace(f"{options.folder}/", ""))
     hosts = context.launch_choice.hosts_title or "this machine"
     ranks = format_quantity(emitted.rank_count, "rank")
-    text = f"runs it with {ranks} on {hosts}"
+    text = f"with {ranks} on {hosts}"
     duration = f"in {estimate.short_text}" if estimate.seconds else "for an unknown time"
     return StartForecast(f"{text}, {duration}", obstacle)
 
@@ -79,6 +84,16 @@ def _find_obstacle(run_plan: RunPlan) -> str:
     shortage = find_shortage(jobs, run_plan.request.environ)
     reason = find_rejection(run_plan) if shortage is None else shortage[0]
     return f"{reason}. {_REMEDY}" if reason else ""
+
+
+def find_measured(details: PlanDetails, context: ConsoleContext) -> MeasuredPlan | None:
+    """Return the newest recorded run of a plan; call it in a thread."""
+    folder = context.options.folder
+    try:
+        emitted = emit_suite(details.plan, details.profile, details.cluster, folder / "plan.yaml")
+    except SpbenchError:  # no benchmark runs the plan
+        return None
+    return find_measured_plan(context.options.home, details.plan, emitted.suite)
 
 
 class AwaitedRun:
@@ -100,7 +115,7 @@ class AwaitedRun:
         context.planned_suite = path  # the Run page names the Plan page after the run
         self._feed_at_start: Feed | None = context.feed
 
-    def find_outcome(self, plan: Plan) -> Verification | str | None:
+    def find_outcome(self, plan: Plan) -> MeasuredPlan | str | None:
         """Return the measured times, an error message, or None while the run is running."""
         feed = self._context.feed
         if self.is_starting and self._context.starting_since is None:
@@ -112,11 +127,11 @@ class AwaitedRun:
         run = feed.state.run
         if run is None or str(self.path) not in run.argv:
             return None
-        cases = list(feed.state.cases.values())
-        if len(cases) != 1:  # the user has changed the suite
-            cases_text = format_quantity(len(cases), "case")
+        num_cases = len(feed.state.cases)
+        if num_cases != 1:  # the user has changed the suite
+            cases_text = format_quantity(num_cases, "case")
             return f"✗ {self.path.name} ran {cases_text}, not the plan alone"
         try:
-            return compare_with_run(plan, cases[0])
+            return measure_plan(plan, feed.folder.id, feed.state)
         except SpbenchError as error:
             return f"✗ {error}"

@@ -10,6 +10,7 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from spbench.planner.output.measured_plan import MeasuredPlan
 from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
     describe_plan,
@@ -24,9 +25,9 @@ from spbench.planner.output.plan_inputs import (
     describe_network,
 )
 from spbench.planner.output.plan_reasons import explain_choice
-from spbench.planner.output.verification import Verification
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
+from spbench.report.times import format_day_and_time
 from spbench.tui.plan.plan_rows import (
     ALTERNATIVES,
     DEVICES,
@@ -99,6 +100,8 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
     def __init__(self) -> None:
         super().__init__(id="plan-view")
         self._alternatives: Sequence[FixedRow] = ()
+        self._forecast: StartForecast | None = None
+        self._is_measured = False
 
     def compose(self) -> ComposeResult:
         yield Static(NO_PLAN, id="message", markup=False)
@@ -108,6 +111,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                     pane.border_title = "Plan"
                     pane.border_subtitle = STAGE_LEGEND
                     yield Static("", id="headline", markup=False)
+                    yield Static("", id="measurement", classes="notes hidden", markup=False)
                     yield Static("", id="forecast", markup=False)
                     yield _make_table("stages", STAGES)
                     yield Static("", id="stage-notes", classes="notes", markup=False)
@@ -154,7 +158,10 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
     def show(self, details: PlanDetails) -> None:
         """Show a plan."""
         self.query_one("#message").add_class("hidden")
-        self.query_one("#measured").add_class("hidden")
+        for selector in ("#measured", "#measurement"):
+            self.query_one(selector).add_class("hidden")
+        self._forecast = None
+        self._is_measured = False
         self._show_parts(True)
         title_text, *other_lines = describe_plan(details.plan)
         title = Content.styled(title_text, "bold")
@@ -196,9 +203,14 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
 
     def show_forecast(self, forecast: StartForecast) -> None:
         """Show the run that F5 starts, or the reason why it cannot."""
-        line = self.query_one("#forecast", Static)
-        line.update(forecast.line)
-        line.set_class(bool(forecast.obstacle), "wrong")
+        self._forecast = forecast
+        self._show_forecast()
+
+    def _show_forecast(self) -> None:
+        if self._forecast is not None:
+            line = self.query_one("#forecast", Static)
+            line.update(self._forecast.describe(is_measured=self._is_measured))
+            line.set_class(bool(self._forecast.obstacle), "wrong")
 
     def on_resize(self) -> None:
         """Choose where the notes on alternatives fit."""
@@ -225,11 +237,27 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         self.query_one("#measured").remove_class("hidden")
         for selector in ("#verification", "#run-noise"):
             self.query_one(selector).add_class("hidden")
-        for selector in ("#step-parts", "#forecast"):
-            self.query_one(selector, Static).update(text)
+        self.query_one("#step-parts", Static).update(text)
+        self._show_measurement(text)
 
-    def show_measured(self, plan: Plan, verification: Verification) -> None:
+    def _show_measurement(self, text: str) -> None:
+        line = self.query_one("#measurement", Static)
+        line.update(text)
+        line.remove_class("hidden")
+
+    def show_outcome(self, plan: Plan, outcome: MeasuredPlan | str) -> None:
+        """Show the times of the run that the page awaited, or why there are none."""
+        if isinstance(outcome, str):
+            self.show_pending(outcome)
+            return
+        self.show_measured(plan, outcome)
+        # On a small screen the measurements are out of view below the plan. Their top is scrolled
+        # to, since the table has no height before the next layout.
+        self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False, top=True)
+
+    def show_measured(self, plan: Plan, measured: MeasuredPlan) -> None:
         """Show the measured next to the predicted times."""
+        verification = measured.verification
         self.query_one("#measured").remove_class("hidden")
         table = self.query_one("#verification", LineTable)
         table.remove_class("hidden")
@@ -238,12 +266,12 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         noise = self.query_one("#run-noise", Static)
         noise.update(noise_line)
         noise.set_class(not noise_line, "hidden")
-        self.query_one("#step-parts", Static).update(describe_step_parts(plan, verification))
-        forecast = self.query_one("#forecast", Static)
-        forecast.update(f"{describe_measurement(verification)}; see Predicted and measured.")
-        # On a small screen the measurements are out of view below the plan. Their top is scrolled
-        # to, since the table has no height before the next layout.
-        self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False, top=True)
+        parts = describe_step_parts(plan, verification)
+        run_line = f"Run {measured.run}, started {format_day_and_time(measured.started)}."
+        self.query_one("#step-parts", Static).update(f"{parts}\n{run_line}")
+        self._show_measurement(f"{describe_measurement(measured)}. See Predicted and measured.")
+        self._is_measured = True
+        self._show_forecast()
 
     def lengthen(self) -> None:
         """Draw the step longer."""

@@ -204,7 +204,7 @@ def test_measured_times_fit_the_terminal(width):
     assert max(map(len, lines)) <= width
     assert len(set(map(len, lines[: 2 + len(compared)]))) == 1
     assert " ".join(" ".join(lines).split()).endswith(
-        "; predicted: the passes only, without the optimizer"
+        "The prediction covers the passes, but not the optimizer."
     )
 
 
@@ -222,12 +222,13 @@ def test_verification_reports_the_predicted_exposed_allreduce():
         return describe_step_parts(replace(planned, stages=stages, step_s=step_s), verification)
 
     description = describe(2e-3, step_s=0.01)
-    assert "passes and messages 9.00 ms, bubble 2.96 ms; predicted" in description
+    assert "passes and messages take 9.00 ms, bubble 2.96 ms. The prediction" in description
     assert description.endswith(
-        "predicted: allreduce 3.00 ms, 1.00 ms of it after the passes, without the optimizer"
+        "the passes and an all-reduce of 3.00 ms (1.00 ms of it after the passes), but not the"
+        " optimizer."
     )
-    assert "3.00 ms, almost nothing of it after" in describe(2.99e-3, step_s=0.01)
-    assert describe(0.0, step_s=1.0).endswith("predicted: the passes only, without the optimizer")
+    assert "an all-reduce of 3.00 ms during them, but not" in describe(2.99e-3, step_s=0.01)
+    assert describe(0.0, step_s=1.0).endswith("covers the passes, but not the optimizer.")
 
 
 def test_memory_of_every_device_kind_is_described(messages):
