@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 
+from spbench_core.catalog.planted_fault import parse_fault
 from support.paths import ROOT
 from support.runs import run_cases_on_ranks, run_on_ranks
 from support.samples import CaseSample
@@ -195,6 +196,7 @@ FAULTY = [
     make_case("link.bisection", "corrupt-message", ranks=4, size=4097),
     make_case("link.effective", "corrupt-message", ranks=3, sizes=[8, 4097]),
     make_case("link.barrier", "leave-early", ranks=3),
+    *(make_case("link.barrier", f"leave-early,rank={rank}", ranks=3) for rank in (0, 1)),
     make_case("compute.noise", "corrupt-result", ranks=3, quantum_us=200),
     make_case("compute.burn", "corrupt-result", n=65, seconds=0, ranks=3),
     make_case("memory.copy", "corrupt-copy", size=1 << 20, ranks=3),
@@ -277,7 +279,7 @@ def test_correct_result_passes_on_every_rank(results, case):
 
 @pytest.mark.parametrize("case", SAMPLE.make_params(FAULTY), ids=str)
 def test_fault_is_detected_only_on_the_victim(results, case):
-    assert find_failed_ranks(results[str(case)]) == {case.ranks - 1}
+    assert find_failed_ranks(results[str(case)]) == {parse_fault(case.inject).find_rank(case.ranks)}
 
 
 @pytest.mark.parametrize("case", SAMPLE.make_params(OPERATOR), ids=str)
@@ -305,7 +307,7 @@ def test_checks_of_an_operator_detect_faults(results, case):
 
 @pytest.mark.parametrize("case", SAMPLE.make_params(FAULTY), ids=str)
 def test_failed_check_has_a_position(results, case):
-    events = results[str(case)][case.ranks - 1]
+    events = results[str(case)][parse_fault(case.inject).find_rank(case.ranks)]
     detail = select_events(events, "check")[0]["detail"]
     assert "not" in detail or "wrong" in detail
 

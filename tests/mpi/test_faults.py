@@ -68,6 +68,31 @@ def test_corrupted_halo_fails_the_check_on_one_rank(tmp_path: Path) -> None:
     result.assert_no_process_left()
 
 
+@pytest.mark.long
+def test_fault_is_found_on_the_chosen_rank(tmp_path: Path) -> None:
+    fault = "corrupt-halo,rank=1"
+    result = run(HALO, "-k", "uneven", "--inject", fault, home=tmp_path / "home")
+    assert result.code == 1, result.stderr
+    (case,) = result.report["cases"]
+    (check,) = case["checks"]
+    assert (check["ranks_passed"], check["ranks_failed"]) == (3, 1)
+    assert f"rank 1 on {HOST}" in case["reason"]
+    assert case["reason"].endswith(f"; fault found, as planted: {fault}")
+
+
+def test_fault_is_in_the_chosen_rank(tmp_path: Path) -> None:
+    result = run(FAULTS, "--inject", "raise,rank=0@second", home=tmp_path / "home")
+    case = assert_only_second_case_fails(result, "error")
+    assert f"rank 0 on {HOST}" in str(case["reason"])
+
+
+def test_rank_of_a_fault_must_exist(tmp_path: Path) -> None:
+    result = run(FAULTS, "--inject", "kill,rank=2@second", home=tmp_path / "home")
+    assert result.code == 2
+    reason = "--inject kill,rank=2: case second has no rank 2, only 0 to 1"
+    assert reason in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("fault", "message", "trace"),
     [

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, parse_fault
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Params
+from spbench_core.catalog.planted_fault import COMMON_FAULTS, parse_fault
 from spbench_core.catalog.typed_params import ParamsT, read_params
 from spbench_core.events.statuses import LogLevel, RankStatus
 from spbench_workers import faults
@@ -56,7 +57,7 @@ class Context:
         self.last = last
         self.entry = BENCHMARKS[benchmark]
         self._channel = channel
-        self._inject = inject
+        self._fault = None if inject is None else parse_fault(inject)
         self._repeat = repeat
         self._ids: dict[str, Any] = {"case": case, "repeat": repeat}
         self._before: Counters | None = None
@@ -82,13 +83,19 @@ class Context:
     def planted(self, fault: str) -> bool:
         """Return whether ``--inject`` asks this rank for a fault.
 
-        Only the last rank gets it.
+        One rank gets it, by default the last.
         """
-        return self._inject == fault and self.world.rank == self.world.size - 1
+        return self.planted_in_job(fault) and self.world.rank == self.faulty_rank
 
     def planted_in_job(self, fault: str) -> bool:
         """Return whether ``--inject`` asks for a fault that all ranks must show together."""
-        return self._inject == fault
+        return self._fault is not None and self._fault.name == fault
+
+    @property
+    def faulty_rank(self) -> int:
+        """The rank that gets a fault if ``--inject`` asks for one."""
+        size = self.world.size
+        return size - 1 if self._fault is None else self._fault.find_rank(size)
 
     def with_fault(
         self, body: Callable[[], object], seconds: float | None = None
@@ -97,10 +104,10 @@ class Context:
 
         ``seconds`` are those of an iteration without the fault (default: measured).
         """
-        if self._inject is None or not self.planted(self._inject):
+        fault = self._fault
+        if fault is None or fault.name not in COMMON_FAULTS or not self.planted(fault.name):
             return body
-        fault, factor = parse_fault(self._inject)
-        return faults.inject_fault(fault, body, seconds, factor) if fault in COMMON_FAULTS else body
+        return faults.inject_fault(fault.name, body, seconds, fault.factor)
 
     def largest(self, value: float) -> float:
         """Return the largest of the ranks' values. All ranks must call it."""

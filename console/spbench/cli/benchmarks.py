@@ -50,8 +50,8 @@ def benchmarks(
 
 def _describe(entry: Benchmark, width: int) -> list[str]:
     from spbench.suites.case import DERIVED_METRICS
-    from spbench_core.catalog import COMMON_FAULTS
     from spbench_core.catalog.default_texts import list_default_texts
+    from spbench_core.catalog.planted_fault import COMMON_FAULTS
 
     lines = wrap_description(f"{entry.name}: {entry.summary}", width)
     if entry.plugin:

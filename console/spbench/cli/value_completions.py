@@ -73,7 +73,8 @@ def _cases(context: typer.Context) -> Iterable[str]:
 
 def _faults(context: typer.Context) -> Iterable[str]:
     from spbench.suites.inject import list_faults
-    from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+    from spbench_core.catalog import BENCHMARKS
+    from spbench_core.catalog.planted_fault import COMMON_FAULTS
 
     case_faults = [fault for case in _load_cases(context) for fault in list_faults(case)]
     all_faults = [

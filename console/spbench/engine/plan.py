@@ -35,7 +35,7 @@ from spbench.record.hidden_values import hide_override, restore_suite
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Suite
 from spbench.suites.expectations import choose_references, depends_on_system
-from spbench.suites.inject import inject_faults
+from spbench.suites.inject import check_fault_rank, inject_faults
 from spbench.suites.launcher_names import AUTO, list_launcher_names
 from spbench.suites.loader import load_suite_file
 from spbench.suites.select import select_matching, select_named
@@ -55,7 +55,7 @@ class Request:
     """A run as requested on the command line.
 
     Attributes:
-        inject: The faults to plant, ``FAULT`` or ``FAULT@CASE``, at most one per case.
+        inject: The faults to plant, ``FAULT[,rank=RANK][@CASE]``, at most one per case.
         preflight: Whether all hosts are surveyed before anything starts.
         skip_bad_hosts: Whether the run continues without unfit hosts.
         shared: Whether other users may read the run's folder.
@@ -204,7 +204,11 @@ def plan_suite(request: Request, suite: Suite, warn: Progress = ignore_progress)
     hosts_finder = make_hosts_finder(
         hosts, resolve_shipped_path(suite.path).parent, choice.exclude_hosts
     )
-    return RunPlan(request, suite, group_cases(cases, hosts_finder), hosts_finder)
+    jobs = group_cases(cases, hosts_finder)
+    for job in jobs:
+        for case in job.cases:
+            check_fault_rank(case, job.np)
+    return RunPlan(request, suite, jobs, hosts_finder)
 
 
 def prepare_launches(plan: RunPlan) -> list[Launch]:

@@ -22,7 +22,7 @@ from spbench.record.stragglers import (
     list_planted_ranks,
 )
 from spbench.suites.expressions.expression import ExpressionError
-from spbench_core.catalog import parse_fault
+from spbench_core.catalog.planted_fault import parse_fault
 from spbench_core.events.statuses import CaseStatus, CheckOutcome, RunStatus
 
 
@@ -89,7 +89,7 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
     for slow in find_slow_parts([case]):
         if slow.key in planted_keys or slow.key in {host for host, _ in planted_keys}:
             return f"{FAULT_FOUND}: {slow.name} is slow"
-    planted_factor = parse_fault(fault)[1]
+    planted_factor = parse_fault(fault).factor
     is_slight = planted_factor is not None and planted_factor < NOTABLE_RANK
     skew_by_rank = case.compute_rank_skews()
     slowed_ranks = [

@@ -7,14 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate
 from math import ceil
 from typing import TYPE_CHECKING
 
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, compute_active_times
 from spbench.record.number_formatting import YEAR_10000, format_duration, format_factor, format_time
 from spbench.stats.summary import clamp_to_floats, lower_median, median
-from spbench_core.catalog import FACTOR_FAULT
+from spbench_core.catalog.planted_fault import FACTOR_FAULT, parse_fault
 
 if TYPE_CHECKING:
     from spbench.record.case_parts import CaseIdentity
@@ -191,11 +190,21 @@ def advise_iterations(case: CaseState) -> str:
 
 
 def list_planted_ranks(case: CaseState) -> set[int]:
-    """Return the ranks that a planted fault slows down, the last of each job."""
-    fault = case.identity.inject
-    if fault is None or fault.partition("=")[0] != FACTOR_FAULT:
+    """Return the ranks that a planted fault slows down, one of each job."""
+    text = case.identity.inject
+    if text is None or not text.startswith(FACTOR_FAULT):
         return set()
-    return {end - 1 for end in accumulate(case.identity.shares or (case.identity.np,))}
+    try:
+        fault = parse_fault(text)
+    except ValueError:  # a damaged record
+        return set()
+    planted_ranks = set()
+    first_rank = 0
+    for np in case.identity.shares or (case.identity.np,):
+        if fault.name == FACTOR_FAULT and fault.find_rank(np) < np:
+            planted_ranks.add(first_rank + fault.find_rank(np))
+        first_rank += np
+    return planted_ranks
 
 
 def is_planted(straggler: Straggler, case: CaseState) -> bool:

@@ -1,4 +1,4 @@
-"""Fault injection, ``--inject FAULT[@CASE]``: the run must detect the faults."""
+"""Fault injection by ``--inject``: the run must detect the faults."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import replace
 
 from spbench.errors import UsageError, did_you_mean
 from spbench.suites.case import Case, describe_stage
-from spbench_core.catalog import COMMON_FAULTS, FACTOR_FAULT, parse_fault
 from spbench_core.catalog.fault_effects import describe_fault
+from spbench_core.catalog.planted_fault import (
+    COMMON_FAULTS,
+    FACTOR_FAULT,
+    PlantedFault,
+    parse_fault,
+)
 
 _MAX_CHECKS_NAMED = 2
 _DETECTION_BY_FAULT = {
@@ -20,6 +25,8 @@ _DETECTION_BY_FAULT = {
 }
 """The way in which each of the common faults is detected; `FACTOR_FAULT` depends on the case."""
 _SKEW = "skew"
+_DEFAULT_RANK = "the last rank"
+"""The rank of a fault in the catalog's texts."""
 
 
 def list_faults(case: Case) -> tuple[str, ...]:
@@ -32,14 +39,23 @@ def list_effective_faults(case: Case) -> tuple[str, ...]:
     return (*case.entry.list_effective_faults(dict(case.params)), *COMMON_FAULTS)
 
 
-def describe_fault_and_finder(case: Case, fault: str) -> str:
+def describe_fault_and_finder(case: Case, fault: PlantedFault) -> str:
     """Return the effect of a fault in a case, and how it is found."""
-    if fault == FACTOR_FAULT:
-        return f"{COMMON_FAULTS[fault]}. {_describe_slowness_finders(case)}"
-    if fault in COMMON_FAULTS:
-        return f"{COMMON_FAULTS[fault]}. {_DETECTION_BY_FAULT[fault]}"
+    text = _describe_fault_and_finder(case, fault)
+    return text if fault.rank is None else text.replace(_DEFAULT_RANK, f"rank {fault.rank}")
+
+
+def _describe_fault_and_finder(case: Case, fault: PlantedFault) -> str:
+    name = fault.name
+    if fault.factor is not None:
+        effect = f"each iteration of {_DEFAULT_RANK} takes {fault.factor:g} times as long"
+        return f"{effect}, by busy waiting. {_describe_slowness_finders(case, fault)}"
+    if name == FACTOR_FAULT:
+        return f"{COMMON_FAULTS[name]}. {_describe_slowness_finders(case, fault)}"
+    if name in COMMON_FAULTS:
+        return f"{COMMON_FAULTS[name]}. {_DETECTION_BY_FAULT[name]}"
     checks = case.entry.list_checks(dict(case.params))
-    effect = describe_fault(fault) or f"a fault of {case.entry.plugin or case.benchmark}"
+    effect = describe_fault(name) or f"a fault of {case.entry.plugin or case.benchmark}"
     if not checks:
         return effect
     if len(checks) == 1:
@@ -49,30 +65,25 @@ def describe_fault_and_finder(case: Case, fault: str) -> str:
     return f"{effect}. At least one of the {len(checks)} checks fails."
 
 
-def describe_factor_fault(case: Case, factor: float) -> str:
-    """Return the effect of a slow rank with a factor in a case, and how it is found."""
-    effect = f"each iteration of the last rank takes {factor:g} times as long, by busy waiting"
-    return f"{effect}. {_describe_slowness_finders(case)}"
-
-
-def explain_undetectable(case: Case, fault: str) -> str | None:
+def explain_undetectable(case: Case, fault: PlantedFault) -> str | None:
     """Return why nothing in a case can detect a fault; None if something can."""
-    if fault != FACTOR_FAULT or _compares_ranks(case) or _list_expected_metrics(case):
+    if fault.name != FACTOR_FAULT or _compares_ranks(case, fault) or _list_expected_metrics(case):
         return None
     reason = f"{case.benchmark} does not measure how long ranks wait for each other"
-    if _get_rank_count(case) == 1:
+    if get_rank_count(case) == 1:
         reason = "the case has no other rank to compare with"
-    elif _has_unique_last_rank(case):
-        reason = "no other rank does the work of the last rank, where the fault is planted"
+    elif _is_unique_rank(case, fault):
+        name = _DEFAULT_RANK if fault.rank is None else f"rank {fault.rank}"
+        reason = f"no other rank does the work of {name}, where the fault is planted"
     elif case.entry.measures == "link":
         reason = "the case has no other link to compare with"
     return f"not detectable: {reason}. An expectation on a time would detect it; F3 adds one."
 
 
-def _describe_slowness_finders(case: Case) -> str:
+def _describe_slowness_finders(case: Case, fault: PlantedFault) -> str:
     """Return a message on how a slow rank is detected: by its time, by expectations."""
     finders = []
-    if _compares_ranks(case):
+    if _compares_ranks(case, fault):
         finders.append("The run names it if other ranks do the same work.")
     metrics = _list_expected_metrics(case)
     if metrics:
@@ -80,28 +91,28 @@ def _describe_slowness_finders(case: Case) -> str:
     return " ".join(finders)
 
 
-def _compares_ranks(case: Case) -> bool:
+def _compares_ranks(case: Case, fault: PlantedFault) -> bool:
     """Whether a slow rank of a case differs from the ranks that wait for it."""
     entry = case.entry
     measures_waits = any(metric.waits for metric in entry.list_metrics(dict(case.params)))
     needed_ranks = 3 if entry.measures == "link" else 2  # two ranks have only one link
-    rank_count = _get_rank_count(case)
+    rank_count = get_rank_count(case)
     is_comparable = entry.measures != "job" or measures_waits
     has_enough_ranks = rank_count is None or rank_count >= needed_ranks
-    return is_comparable and has_enough_ranks and not _has_unique_last_rank(case)
+    return is_comparable and has_enough_ranks and not _is_unique_rank(case, fault)
 
 
-def _has_unique_last_rank(case: Case) -> bool:
-    """Whether no other rank has the stage of the last rank."""
-    rank_count = _get_rank_count(case)
-    if rank_count is None:
+def _is_unique_rank(case: Case, fault: PlantedFault) -> bool:
+    """Whether no other rank has the stage of the rank of a fault."""
+    rank_count = get_rank_count(case)
+    if rank_count is None or fault.find_rank(rank_count) >= rank_count:
         return False
     params = dict(case.params)
     stages = [describe_stage(case.entry.place(params, rank)) for rank in range(rank_count)]
-    return stages.count(stages[-1]) == 1
+    return stages.count(stages[fault.find_rank(rank_count)]) == 1
 
 
-def _get_rank_count(case: Case) -> int | None:
+def get_rank_count(case: Case) -> int | None:
     """Return the number of ranks; None if it depends on the hosts."""
     return case.np if case.np is not None else case.ranks.exact
 
@@ -109,7 +120,7 @@ def _get_rank_count(case: Case) -> int | None:
 def _list_expected_metrics(case: Case) -> list[str]:
     """Return the metrics with an expectation; skew has no value on one rank."""
     metrics = dict.fromkeys(expectation.metric for expectation in case.expect)
-    if _get_rank_count(case) == 1:
+    if get_rank_count(case) == 1:
         return [metric for metric in metrics if metric.partition(".")[0] != _SKEW]
     return list(metrics)
 
@@ -131,8 +142,8 @@ def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
 
     Args:
         cases: The selected cases.
-        text: ``FAULT`` or ``FAULT@CASE``, where CASE is a case's id or name; ``slow`` may have
-            a factor.
+        text: ``FAULT`` or ``FAULT@CASE``, where CASE is a case's id or name. FAULT may have a rank,
+            and ``slow`` a factor.
 
     Raises:
         UsageError: No selected case has the name CASE, no case supports the fault, or a case has
@@ -140,7 +151,7 @@ def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
     """
     fault, separator, target = text.partition("@")
     try:
-        name, _ = parse_fault(fault)
+        name = parse_fault(fault).name
     except ValueError as error:
         raise UsageError(f"--inject {text}: {error}") from None
     target_cases = [case for case in cases if not separator or target in (case.id, case.name)]
@@ -158,6 +169,17 @@ def inject_fault(cases: Sequence[Case], text: str) -> tuple[Case, ...]:
                 "one; name other cases with FAULT@CASE, or start a second run"
             )
     return tuple(replace(case, inject=fault) if case.id in affected_ids else case for case in cases)
+
+
+def check_fault_rank(case: Case, np: int) -> None:
+    """Check that a launch of a case on ``np`` ranks has the rank of its fault.
+
+    Raises:
+        UsageError: It does not.
+    """
+    reason = parse_fault(case.inject).explain_missing_rank(np) if case.inject else None
+    if reason is not None:
+        raise UsageError(f"--inject {case.inject}: case {case.id} has {reason}")
 
 
 def _describe_unknown(text: str, fault: str, cases: Iterable[Case]) -> str:

@@ -6,49 +6,11 @@ family are imported on demand, because most commands and all ranks need few of t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, MutableMapping
 
 from spbench_core.catalog import registration
 from spbench_core.catalog.benchmark import Benchmark
-
-COMMON_FAULTS = {
-    "hang": "the last rank sleeps for ever",
-    "kill": "the last rank kills itself with SIGKILL",
-    "stop": "the last rank stops itself with SIGSTOP",
-    "raise": "the last rank raises an exception",
-    "exit": "the last rank calls sys.exit(3)",
-    "slow": "each iteration of the last rank takes five times as long, at least 2 ms longer; "
-    "slow=1.1 makes it 1.1 times as long, by busy waiting",
-}
-"""The faults that ``--inject`` can plant in every benchmark, each with its effect."""
-
-FACTOR_FAULT = "slow"
-"""The fault that takes a factor, by which it makes iterations slower."""
-MAX_FACTOR = 1000.0
-
-
-def parse_fault(text: str) -> tuple[str, float | None]:
-    """Return the name and the factor of a fault: ``slow`` and 1.1 for ``slow=1.1``.
-
-    Raises:
-        ValueError: The fault takes no factor, or the factor is invalid.
-    """
-    name, equals, factor = text.partition("=")
-    if not equals:
-        return name, None
-    if name != FACTOR_FAULT:
-        raise ValueError(f"{name} takes no factor; {FACTOR_FAULT} does, as {FACTOR_FAULT}=1.1")
-    try:
-        value = float(factor)
-    except ValueError:
-        value = math.nan
-    if not 1.0 < value <= MAX_FACTOR:
-        raise ValueError(
-            f"{FACTOR_FAULT}={factor}: give a number above 1 and at most {MAX_FACTOR:g}, such as"
-            f" {FACTOR_FAULT}=1.1"
-        )
-    return name, value
+from spbench_core.catalog.planted_fault import FACTOR_FAULT, MAX_FACTOR, parse_fault
 
 
 class Catalog(MutableMapping[str, Benchmark]):
@@ -103,7 +65,18 @@ class Catalog(MutableMapping[str, Benchmark]):
 
 BENCHMARKS = Catalog()
 
+
+def parse_name_and_factor(text: str) -> tuple[str, float | None]:
+    """Return the name and the factor of a fault.
+
+    Raises:
+        ValueError: As `parse_fault` does.
+    """
+    fault = parse_fault(text)
+    return fault.name, fault.factor
+
+
 # Plug-ins made for API version 1 use these names.
 FACTOR = FACTOR_FAULT
 MOST = MAX_FACTOR
-fault_of = parse_fault
+fault_of = parse_name_and_factor

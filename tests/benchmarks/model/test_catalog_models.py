@@ -6,7 +6,7 @@ import re
 import pytest
 
 from spbench_core.catalog import BENCHMARKS as ENTRIES
-from spbench_core.catalog import COMMON_FAULTS
+from spbench_core.catalog.planted_fault import COMMON_FAULTS
 from spbench_core.layout.tiles import parse_pair
 from spbench_workers.benchmarks.model.entry import BENCHMARKS
 from spbench_workers.benchmarks.model.regimes import FULL_SIZE_CHECKS

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS, parse_fault
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 from spbench_core.catalog.parameters import Param, Params
+from spbench_core.catalog.planted_fault import COMMON_FAULTS, parse_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def add_params(
         action=_UniqueOption,
         type=partial(_parse_fault, faults),
         metavar=f"{{{','.join(faults)}}}",
-        help="plant a fault in the last rank",
+        help="plant a fault in the last rank; FAULT,rank=0 plants it in rank 0",
     )
 
 
@@ -110,7 +111,7 @@ class _UniqueOption(argparse.Action):
 
 def _parse_fault(faults: Sequence[str], text: str) -> str:
     try:
-        name, _ = parse_fault(text)
+        name = parse_fault(text).name
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if name not in faults:
@@ -172,12 +173,15 @@ def join_errors(group: ExceptionGroup[Exception]) -> str:
 
 
 def check_ranks(line: CommandLine, size: int) -> None:
-    """Check that the number of ranks fits the cases.
+    """Check that the number of ranks fits the cases and the fault.
 
     Raises:
-        ValueError: The cases need another number of ranks.
+        ValueError: The cases need another number of ranks, or the fault another rank.
     """
     entry = line.entry
+    missing_rank = parse_fault(line.inject).explain_missing_rank(size) if line.inject else None
+    if missing_rank is not None:
+        raise ValueError(f"--inject {line.inject}: the run has {missing_rank}")
     for params in line.cases:
         ranks = entry.ranks(params)
         if ranks.exact not in (None, size) or size < ranks.minimum:

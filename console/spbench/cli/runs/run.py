@@ -65,8 +65,8 @@ def run(
         typer.Option(
             "--inject",
             help="Inject a fault: slow (the last rank takes 5 times as long, at least 2 ms longer),"
-            " slow=1.5 (1.5 times as long) or one that `spbench benchmarks NAME` lists; the"
-            " run must then fail (repeatable)",
+            " slow=1.5 (1.5 times as long) or one that `spbench benchmarks NAME` lists; `,rank=0`"
+            " plants it in rank 0 instead of the last; the run must then fail (repeatable)",
             metavar="FAULT[@CASE]",
             autocompletion=complete_fault,
         ),

@@ -127,23 +127,19 @@ class RunActions:
 def _make_fault_choice(case: Case, fault: str) -> Choice:
     """Return the choice of a fault, disabled if nothing in the case can detect it."""
     from spbench.suites.inject import describe_fault_and_finder, explain_undetectable
+    from spbench_core.catalog.planted_fault import parse_fault
 
-    reason = explain_undetectable(case, fault)
-    return Choice(fault, reason or describe_fault_and_finder(case, fault), enabled=reason is None)
+    planted_fault = parse_fault(fault)
+    reason = explain_undetectable(case, planted_fault)
+    summary = reason or describe_fault_and_finder(case, planted_fault)
+    return Choice(fault, summary, enabled=reason is None)
 
 
 def _make_factor_choice(case: Case, text: str) -> Choice | None:
     """Return the choice of a typed fault with a factor; None if the text has none."""
-    from spbench.suites.inject import describe_factor_fault, explain_undetectable
-    from spbench_core.catalog import parse_fault
-
     if "=" not in text:
         return None
     try:
-        name, factor = parse_fault(text)
+        return _make_fault_choice(case, text)
     except ValueError as error:
         return Choice(text, str(error), enabled=False)
-    assert factor is not None  # the text has one
-    reason = explain_undetectable(case, name)
-    summary = reason or describe_factor_fault(case, factor)
-    return Choice(text, summary, enabled=reason is None)

@@ -17,8 +17,9 @@ from spbench.cli.app import app
 from spbench.cli.runs.run import parse_time
 from spbench.errors import ExitCode, UsageError
 from spbench.report.model import report_schema
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.default_texts import list_default_texts
+from spbench_core.catalog.planted_fault import COMMON_FAULTS
 from support.commands import CommandResult
 from support.paths import HOSTFILES, ROOT, SUITES
 from support.sample_events import (

@@ -9,7 +9,7 @@ from spbench.record.comparison import RankComparison, RankTime
 from spbench.record.judge import judge
 from spbench.record.noise import describe_case_noise
 from spbench.record.planted_faults import blames_fault
-from spbench.record.stragglers import Straggler, find_stragglers
+from spbench.record.stragglers import Straggler, find_stragglers, list_planted_ranks
 from support.sample_events import (
     TIME,
     build_state,
@@ -266,6 +266,28 @@ def test_each_job_of_a_case_has_an_injected_rank(messages):
     )
     verdict = judge(case, stragglers=find_stragglers(case))
     messages.check(verdict.reason)
+
+
+@pytest.mark.parametrize(
+    ("fault", "shares", "ranks"),
+    [
+        ("slow,rank=0", [4], {0}),
+        ("slow=2,rank=1", [2, 2], {1, 3}),
+        ("slow,rank=2", [2, 2], set()),  # a launch on fewer hosts than planned
+        ("kill,rank=0", [4], set()),
+        ("slow,nonsense", [4], set()),  # a damaged record
+    ],
+)
+def test_slow_rank_may_be_chosen(fault, shares, ranks):
+    case = build_case([equal_times()] * 4, inject=fault, shares=shares)
+    assert list_planted_ranks(case) == ranks
+
+
+def test_straggler_on_the_chosen_rank_detects_the_fault():
+    assert judge_slow_case(0.5, "slow=2,rank=0").reason == (
+        "fault found, as planted: rank 0 on node01 is slow"
+    )
+    assert blames_fault(judge_slow_case(2, "slow=2,rank=0").reason)
 
 
 def test_rank_that_waits_for_a_straggler_is_not_noisy(messages):

@@ -6,6 +6,7 @@ import pytest
 
 from spbench.errors import ExitCode, NothingSelected, UsageError
 from spbench.suites.inject import (
+    check_fault_rank,
     describe_fault_and_finder,
     explain_undetectable,
     inject_fault,
@@ -16,6 +17,7 @@ from spbench.suites.loader import load_suite_file, load_suite_text
 from spbench.suites.select import select_matching, select_named
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.fault_effects import describe_fault
+from spbench_core.catalog.planted_fault import PlantedFault
 
 TEXT = """\
 schema: spbench.suite/1
@@ -130,6 +132,7 @@ def test_benchmark_fault_goes_into_its_cases_only():
 def test_fault_goes_into_case_by_id_or_name():
     assert inject(f"slow@{S3}") == {S3: "slow"}
     assert inject(f"slow=1.1@{S3}") == {S3: "slow=1.1"}
+    assert inject(f"slow=1.1,rank=0@{S3}") == {S3: "slow=1.1,rank=0"}
     assert inject("slow@tiles") == dict.fromkeys([V1, V3, S1, S3], "slow")
 
 
@@ -148,6 +151,10 @@ def test_fault_goes_into_case_by_id_or_name():
         ("slow=1001", "slow=1001: give a number above 1 and at most 1000"),
         ("slow=nan", "slow=nan: give a number above 1"),
         ("slow=", "slow=: give a number above 1"),
+        ("hang,2", "2: give the number of a rank after the comma, such as hang,rank=0"),
+        ("hang,rank=-1", "rank=-1: give the number of a rank after the comma"),
+        ("slow,rank=1,rank=2", "rank=1,rank=2: give the number of a rank after the comma"),
+        ("stale-state,rank=1", "stale-state takes no rank, because all ranks of the case have"),
     ],
 )
 def test_rejects_invalid_fault(text, message):
@@ -212,7 +219,8 @@ def test_each_fault_has_an_effect_of_its_own():
 
 def test_faults_of_a_case_say_what_finds_them(messages):
     case = next(case for case in CASES if case.benchmark.startswith("halo."))
-    messages.check([describe_fault_and_finder(case, name) for name in list_effective_faults(case)])
+    faults = map(PlantedFault, list_effective_faults(case))
+    messages.check([describe_fault_and_finder(case, fault) for fault in faults])
 
 
 PIPELINE = "benchmark: model.resnet, params: {scheme: lp, depth: 11, batch_size: 4, parts: 2}"
@@ -238,8 +246,30 @@ PIPELINE = "benchmark: model.resnet, params: {scheme: lp, depth: 11, batch_size:
 def test_knows_whether_a_slow_rank_can_be_detected(entry, is_detectable):
     text = f"schema: spbench.suite/1\nname: s\ncases:\n  - {{name: a, {entry}}}\n"
     case = load_suite_text(text, Path("s.yaml")).cases[0]
-    assert (explain_undetectable(case, "slow") is None) == is_detectable
-    assert explain_undetectable(case, "kill") is None
+    assert (explain_undetectable(case, PlantedFault("slow")) is None) == is_detectable
+    assert explain_undetectable(case, PlantedFault("kill")) is None
+
+
+def test_chosen_rank_decides_whether_its_slowness_can_be_detected():
+    tiles = "slice_method: vertical, num_spatial_parts: 2, image_size: 32"
+    layout = f"scheme: sp, split_size: 2, depth: 11, {tiles}"
+    entry = f"benchmark: model.resnet, params: {{{layout}}}"
+    text = f"schema: spbench.suite/1\nname: s\ncases:\n  - {{name: a, {entry}}}\n"
+    (case,) = load_suite_text(text, Path("s.yaml")).cases
+    assert "the last rank" in explain_undetectable(case, PlantedFault("slow"))
+    assert "rank 2, where" in explain_undetectable(case, PlantedFault("slow", rank=2))
+    first = PlantedFault("slow", 1.5, rank=0)  # it has a tile of the first stage, like rank 1
+    assert explain_undetectable(case, first) is None
+    assert describe_fault_and_finder(case, first).startswith("each iteration of rank 0 takes 1.5")
+
+
+def test_rejects_a_rank_that_the_case_does_not_have():
+    (case,) = inject_fault(CASES[-1:], "kill,rank=3")
+    check_fault_rank(case, 4)
+    check_fault_rank(CASES[0], 1)
+    with pytest.raises(UsageError) as caught:
+        check_fault_rank(case, 3)
+    assert str(caught.value) == "--inject kill,rank=3: case Copy has no rank 3, only 0 to 2"
 
 
 def test_says_what_is_checked_for_a_slow_rank(messages):
@@ -248,7 +278,8 @@ def test_says_what_is_checked_for_a_slow_rank(messages):
     cases = [load_suite_text(f"{head}{entry}}}", Path("s.yaml")).cases[0] for entry in entries]
     messages.check(
         [
-            explain_undetectable(case, "slow") or describe_fault_and_finder(case, "slow")
+            explain_undetectable(case, PlantedFault("slow"))
+            or describe_fault_and_finder(case, PlantedFault("slow"))
             for case in cases
         ]
     )

@@ -8,8 +8,9 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from spbench_core.catalog import BENCHMARKS, COMMON_FAULTS
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
+from spbench_core.catalog.planted_fault import COMMON_FAULTS, JOB_FAULTS
 
 
 def read_value(kind, value, **fields):
@@ -359,3 +360,7 @@ def test_device_ids_select_cuda(name):
         with pytest.raises(ExceptionGroup) as caught:
             entry.complete(overrides)
         assert message in str(caught.value.exceptions[0])
+
+
+def test_faults_without_a_rank_are_faults_of_benchmarks():
+    assert {fault for entry in BENCHMARKS.values() for fault in entry.faults} >= JOB_FAULTS

@@ -42,11 +42,13 @@ def run(context: Context) -> None:
 def _measure_early_leave(context: Context, phase: str) -> tuple[float, str]:
     """Delay one rank; return the seconds that this rank left too early, and a detail.
 
-    The late rank is random, but never the last one, where faults are injected.
+    The late rank is random, but never the one with an injected fault.
     """
     comm = context.world.comm
     world = context.world
     late_rank = context.seed_for("late", phase) % max(1, world.size - 1)
+    if late_rank >= context.faulty_rank and world.size > 1:
+        late_rank += 1
     comm.Barrier()
     start = time.perf_counter()
     if world.rank == late_rank:

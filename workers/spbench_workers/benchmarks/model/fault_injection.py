@@ -25,7 +25,7 @@ _Fault = Callable[[StageRunner, Stage, int], None]
 
 
 def inject_fault(context: Context, engine: Engine, *, prefix: str = "") -> None:
-    """Inject the fault of ``--inject`` into the last rank's stages.
+    """Inject the fault of ``--inject`` into the stages of its rank.
 
     Two faults are on all ranks. ``tile-batchnorm`` is part of the plan, and with ``stale-state``
     any rank may send a stage's weights to rank 0. ``prefix`` starts the names of faults at full
@@ -119,7 +119,7 @@ def _swap_neighbours(runner: StageRunner, stage: Stage, _: int) -> None:
         Gather.fault_hook = _flip_halos
     else:
         raise FaultWithoutEffectError(
-            "wrong-neighbour: the last rank gets nothing from others; take scheme lp or sp"
+            "wrong-neighbour: this rank gets nothing from others; take scheme lp or sp"
         )
 
 
@@ -127,7 +127,7 @@ def _lose_halo_gradients(_: StageRunner, stage: Stage, __: int) -> None:
     """Drop the gradients that other tiles return for the halos of this tile."""
     if not stage.spatial:
         raise FaultWithoutEffectError(
-            "lost-halo-gradient: the last rank has no tile; take scheme sp with split_size 1, "
+            "lost-halo-gradient: this rank has no tile; take scheme sp with split_size 1, "
             "or gems_sp"
         )
     Gather.gradient_fault_hook = _zero_pieces
@@ -175,12 +175,12 @@ def _drop_tile(runner: StageRunner, stage: Stage, _: int) -> None:
     """Omit this tile from the sum of the largest convolution's gradients."""
     if not stage.spatial:
         raise FaultWithoutEffectError(
-            "drop-tile: the last rank has no tile; take scheme sp with split_size 1, or gems_sp"
+            "drop-tile: this rank has no tile; take scheme sp with split_size 1, or gems_sp"
         )
     convs = [module for module in runner.module.modules() if isinstance(module, SpatialConv2d)]
     if not convs:
         raise FaultWithoutEffectError(
-            "drop-tile: the last rank has no convolution with zeros around its image over tiles"
+            "drop-tile: this rank has no convolution with zeros around its image over tiles"
         )
     drop_tile(max(convs, key=lambda conv: conv.weight.numel()))
 
@@ -194,7 +194,7 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
     ]
     if not modules:
         raise FaultWithoutEffectError(
-            "lost-tile-sum: the last rank has nothing whole beside tiles; take scheme sp with "
+            "lost-tile-sum: this rank has nothing whole beside tiles; take scheme sp with "
             "split_size 1, and a network with such an operator"
         )
     for module in modules:
@@ -202,11 +202,11 @@ def _lose_tile_sums(runner: StageRunner, _: Stage, __: int) -> None:
 
 
 def _draw_others(runner: StageRunner, _: Stage, __: int) -> None:
-    """Use another seed for dropout on the last rank than on one process."""
+    """Use another seed for dropout on this rank than on one process."""
     operators = find_stochastic_operators(runner.module)
     if not operators:
         raise FaultWithoutEffectError(
-            "other-draws: the last rank drops nothing; take a network with dropout there"
+            "other-draws: this rank drops nothing; take a network with dropout there"
         )
     for operator in operators:
         _shift_seed(operator)
@@ -224,7 +224,7 @@ def _shift_seed(operator: DropByPosition) -> None:
 
 
 class _TileDice(Loss):
-    """A Dice loss that uses the last rank's sums instead of the sums over ranks."""
+    """A Dice loss that uses one rank's sums instead of the sums over ranks."""
 
     def sum_over_tiles(self, sums: torch.Tensor) -> torch.Tensor:
         # The other ranks wait for this rank in the sums of forward and backward.
@@ -232,11 +232,11 @@ class _TileDice(Loss):
 
 
 def _use_tile_dice(runner: StageRunner, _: Stage, __: int) -> None:
-    """Use the Dice coefficient of the last rank's tile instead of the image's."""
+    """Use the Dice coefficient of one rank's tile instead of the image's."""
     loss = runner.criterion
     if loss.name != DICE or loss.tiles is None or runner.io.outputs:
         raise FaultWithoutEffectError(
-            "tile-dice: the last rank has no Dice loss of a tile; take loss dice, scheme sp and "
+            "tile-dice: this rank has no Dice loss of a tile; take loss dice, scheme sp and "
             "tiles in the last stage"
         )
     runner.criterion = _TileDice(loss.name, loss.pixels, loss.tiles)
@@ -284,7 +284,7 @@ def _find_largest_conv(module: nn.Module) -> nn.Conv2d:
     convs = find_comparable_convs(module)
     if not convs:
         raise FaultWithoutEffectError(
-            "the last rank has no convolution of torch's own that runs once; take scheme lp, or sp "
+            "this rank has no convolution of torch's own that runs once; take scheme lp, or sp "
             "with split_size 1"
         )
     return max(convs, key=lambda conv: conv.weight.numel())

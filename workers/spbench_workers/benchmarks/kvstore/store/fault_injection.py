@@ -1,4 +1,4 @@
-"""Fault injection on the last rank, to test the checks.
+"""Fault injection on one rank, to test the checks.
 
 A device loses or doubles its push of one key, or pulls a wrong number. On a server the fault is in
 one of its shards and affects every device.
