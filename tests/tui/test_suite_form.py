@@ -19,6 +19,7 @@ from support.tui.suites_page import (
     SUITE,
     fill,
     get_editor,
+    list_messages,
     move_to_line,
     open_suite,
     wait_for_cases,
@@ -110,15 +111,17 @@ async def open_suite_form(pilot):
     await wait_until(pilot, lambda: "schema:" in pilot.app.screen.query_one("#preview").text)
 
 
-async def test_f3_above_the_cases_edits_the_suite(suite):
+async def test_one_key_edits_the_suite_in_the_text_and_outside(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
-        await wait_until(pilot, lambda: "f3 Edit case" in read_screen(app))
+        await pilot.press("ctrl+d")
+        await open_suite_form(pilot)
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
         get_editor(app).focus()
-        await move_to_line(pilot, 3)
-        await wait_until(pilot, lambda: "f3 Suite defaults" in read_screen(app))
-        await pilot.press("f3")
+        await move_to_line(pilot, FIRST_CASE_LINE)
+        await pilot.press("ctrl+d")
         await open_suite_form(pilot)
         await fill(pilot, "params.iterations", "7")
         await wait_until(pilot, lambda: "iterations: 7" in app.screen.query_one("#preview").text)
@@ -129,8 +132,6 @@ async def test_f3_above_the_cases_edits_the_suite(suite):
         assert get_editor(app).text == SUITE.replace("cases:\n", f"{defaults}cases:\n")
         await pilot.press("ctrl+z")
         await wait_until(pilot, lambda: get_editor(app).text == SUITE)
-        await move_to_line(pilot, FIRST_CASE_LINE)
-        await wait_until(pilot, lambda: "f3 Edit case" in read_screen(app))
 
 
 async def test_small_preview_scrolls_to_the_change(suite):
@@ -144,10 +145,10 @@ async def test_small_preview_scrolls_to_the_change(suite):
         await wait_until(pilot, lambda: "iterations: 7" in read_screen(app))
 
 
-async def test_f3_without_a_case_edits_the_suite(suite):
+async def test_f3_without_a_case_names_the_key_that_adds_one(suite):
     suite.write_text("schema: spbench.suite/1\nname: a\ncases:\n")
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await wait_until(pilot, lambda: "f3 Suite defaults" in read_screen(app))
+        await wait_until(pilot, lambda: "^d Suite defaults" in read_screen(app))
         await pilot.press("f3")
-        await open_suite_form(pilot)
+        await wait_until(pilot, lambda: "no cases yet: F4 adds one" in "".join(list_messages(app)))

@@ -433,7 +433,7 @@ async def test_readonly_shows_all_and_changes_nothing(suite):
         assert isinstance(app.screen, SuitesPage)
         assert get_editor(app).text == suite.read_text() == SUITE
         assert app.started == []
-        assert "Compose" not in read_screen(app)
+        assert "Add case" not in read_screen(app)
         assert "Files" in read_screen(app)
 
 

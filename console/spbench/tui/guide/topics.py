@@ -63,8 +63,8 @@ launch in a suite has further settings, such as args with options of the launche
     Topic(
         "suite-wide defaults of all cases",
         """\
-A suite can have values that each case has unless it sets them. On the Suites page, D opens a form
-for them, and so does F3 if the cursor is above the first case. In the text they are:
+A suite can have values that each case has unless it sets them. On the Suites page, Ctrl+D opens a
+form for them. The command of a case marks the parameters that it inherits. In the text they are:
 
 defaults:
   np: 4

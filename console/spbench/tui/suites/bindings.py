@@ -9,8 +9,6 @@ from textual.binding import BindingType
 from spbench.tui.widgets.keys import make_binding
 
 if TYPE_CHECKING:
-    from textual.widget import Widget
-
     from spbench.tui.context import ConsoleContext
     from spbench.tui.suites.cases_pane import CasesPane
     from spbench.tui.suites.text_pane import TextPane
@@ -37,7 +35,7 @@ FOOTER = (
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
 )
 """The keys in the footer, the most important first."""
-CONDITIONAL_ACTIONS = frozenset({"undo", "redo", "run_marked", "edit"})
+CONDITIONAL_ACTIONS = frozenset({"undo", "redo", "run_marked"})
 """Actions that `is_possible` disables for a time."""
 SUITES_BINDINGS: list[BindingType] = [
     make_binding(
@@ -49,7 +47,7 @@ SUITES_BINDINGS: list[BindingType] = [
         show=True,
     ),
     make_binding(
-        "suites.compose", "f4,c", "compose", "Compose", "Add a case with a form", show=True
+        "suites.compose", "f4,c", "compose", "Add case", "Add a case with a form", show=True
     ),
     # F5 has this action while cases are marked, and the one after it otherwise.
     make_binding(
@@ -92,10 +90,9 @@ SUITES_BINDINGS: list[BindingType] = [
         "suites.reload", "ctrl+r", "reload", "Reload", "Read the suite from its file again"
     ),
     make_binding("suites.edit", "f3", "edit", "Edit case", "Edit the case at the cursor in a form"),
-    # F3 has this action while the cursor is above the cases, where the one before is disabled.
     make_binding(
         "suites.edit-suite",
-        "f3,D",
+        "ctrl+d,D",
         "edit_suite",
         "Suite defaults",
         "Edit the suite: name, description, defaults",
@@ -126,25 +123,13 @@ SUITES_BINDINGS: list[BindingType] = [
 ]
 
 
-def edits_head(text: TextPane, cases: CasesPane, focused: Widget | None) -> bool:
-    """Return whether F3 edits the suite instead of a case.
-
-    It does if the cursor of the text is above the cases, or if there are no cases.
-    """
-    if text.document is None or cases.first_line is None:
-        return text.document is not None
-    return focused is text.editor and text.editor.cursor_line < cases.first_line
-
-
-def is_possible(action: str, text: TextPane, cases: CasesPane, focused: Widget | None) -> bool:
+def is_possible(action: str, text: TextPane, cases: CasesPane) -> bool:
     """Return whether an action is possible, so that its key is bound."""
     if action == "undo":
         return text.editor.can_undo
     if action == "redo":
         return text.editor.can_redo
-    if action == "run_marked":
-        return bool(cases.cases.marked)
-    return action != "edit" or not edits_head(text, cases, focused)
+    return action != "run_marked" or bool(cases.cases.marked)
 
 
 def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleContext) -> bool:

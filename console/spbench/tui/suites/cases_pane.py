@@ -170,12 +170,6 @@ class CasesPane(Vertical):
         case = self.case
         return self._rows.line(case) if case is not None and self._rows.current else None
 
-    @property
-    def first_line(self) -> int | None:
-        """The first line of the first case entry, including its comment; None without one."""
-        spans = self._rows.spans
-        return spans[0].top if spans else None
-
     def show(self, parsed: ParsedSuite, line: int, keep_case: bool = False) -> None:
         """Show the cases of a text; if it has errors, keep the previous ones, greyed out.
 

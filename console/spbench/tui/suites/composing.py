@@ -176,7 +176,8 @@ class CaseComposer:
             UsageError: There is no case, or the text is invalid YAML.
         """
         editor = self._pane.editor
-        Outline(editor.text)  # raises UsageError for invalid YAML
+        if not Outline(editor.text).items:  # raises UsageError for invalid YAML
+            raise UsageError("the suite has no cases yet: F4 adds one")
         index = find_entry(editor.text, editor.cursor_line)
         selected_line = self._selected_line()
         if index is None and selected_line is not None:

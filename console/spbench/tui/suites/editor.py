@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -27,6 +28,8 @@ from spbench.tui.widgets.text_box import TextBox
 
 _PAGE_KEYS = ("f6", "f7")
 """Keys of a text area that the page uses for other actions."""
+_SHORTENED_KEYS = {"delete,ctrl+d": "delete"}
+"""Keys of a text area, without those that the page uses for other actions."""
 _PAGE_ACTIONS = ("undo", "redo")
 """Actions of a text area that the page binds, so that they work without focus too."""
 _CAPTURES = {
@@ -57,7 +60,7 @@ here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the valu
 Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            binding
+            replace(binding, key=_SHORTENED_KEYS.get(binding.key, binding.key))
             for binding in TextArea.BINDINGS
             if isinstance(binding, Binding)
             and binding.key not in _PAGE_KEYS

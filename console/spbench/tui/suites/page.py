@@ -79,8 +79,6 @@ starts a run: use F5 and F6."""
 
     _requested_line = 0
     """The line to which the editor moves for the table or undo, until the editor reports it."""
-    _edited_head = False
-    """Whether F3 edited the suite when the cursor last moved."""
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)
@@ -218,7 +216,7 @@ starts a run: use F5 and F6."""
         return super().check_action(action, parameters)
 
     def _is_possible(self, action: str) -> bool:
-        return is_possible(action, self.text_pane, self.cases_pane, self.focused)
+        return is_possible(action, self.text_pane, self.cases_pane)
 
     def offers(self, action: str) -> bool:
         """Return whether the open suite and the chosen case allow an action."""
@@ -262,10 +260,6 @@ starts a run: use F5 and F6."""
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:
         """Select the case at the cursor."""
-        is_head = not self._is_possible("edit")
-        if self._edited_head != is_head:
-            self._edited_head = is_head
-            self.refresh_bindings()  # F3 has another action
         if event.line != self._requested_line:
             self.cases_pane.select_line(event.line)
         self._requested_line = 0
@@ -305,7 +299,7 @@ starts a run: use F5 and F6."""
         self.start_action(self._composer.edit)
 
     def action_edit_suite(self) -> None:
-        """Edit the head of the suite."""
+        """Edit name, description and defaults of the suite."""
         self.start_action(self._composer.edit_suite)
 
     def action_remove(self) -> None:
