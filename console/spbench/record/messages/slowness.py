@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankRatios, RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
+from spbench.record.messages.stragglers import WHOLE_CASE, find_case_ratio
 from spbench.record.number_formatting import format_factor, format_time
 from spbench.record.stragglers import (
     MIN_BLOCKS,
     MIN_LAG_SECONDS,
+    Straggler,
     count_compared_samples,
     find_waiting_ranks,
 )
@@ -47,17 +49,20 @@ def describe_slowness(
     num_samples = count_compared_samples(case)
     if num_samples < MIN_BLOCKS:
         return f"too few samples to compare ranks ({num_samples})"
-    suspected = _list_suspected_ranks(ratios)
+    suspected = _list_suspected_ranks(case, ratios)
     if not suspected:
         return NONE_SLOW
     slow = _list_slow_ranks(case, times, suspected, num_samples)
     if not slow:
         worst = max(suspected, key=ratios.__getitem__)
-        subject = f"{_name_rank(case, worst)} takes {format_factor(ratios[worst])}"
-        return f"{subject} as long as the median rank, too briefly to call it slow"
+        return f"{_name_rank(case, worst)} {describe_brief_ratio(ratios[worst])}"
     worst = max(slow, key=ratios.__getitem__)
-    figures = _describe_times(times, compared, worst)
-    message = f"{_name_rank(case, worst)} is {describe_ratio(ratios[worst])}{figures}"
+    ratio_text = describe_ratio(ratios[worst])
+    straggler = _find_straggler(case, worst)
+    if straggler is not None and find_case_ratio(straggler, ratios) is not None:
+        part_text = f"{describe_ratio(straggler.ratio)} {straggler.describe_span()}"
+        ratio_text = f"{part_text}, {format_factor(ratios[worst])} {WHOLE_CASE}"
+    message = f"{_name_rank(case, worst)} is {ratio_text}{_describe_times(times, compared, worst)}"
     if len(slow) > 1:
         message = f"{len(slow)} ranks are slow: {message}"
     waits = _describe_waits(case, comparison, times, slow)
@@ -74,7 +79,7 @@ def find_slow_ranks(
         times: The median times of its ranks.
         ratios: The ratio of each rank to the typical one with the same work.
     """
-    suspected = [] if case.identity.measures == "link" else _list_suspected_ranks(ratios)
+    suspected = [] if case.identity.measures == "link" else _list_suspected_ranks(case, ratios)
     if not suspected:
         return frozenset()  # counting the samples of thousands of ranks takes milliseconds
     return frozenset(_list_slow_ranks(case, times, suspected, count_compared_samples(case)))
@@ -83,6 +88,11 @@ def find_slow_ranks(
 def describe_ratio(ratio: float) -> str:
     """Return ``2.47x as slow as the median rank``."""
     return f"{format_factor(ratio)} as slow as the median rank"
+
+
+def describe_brief_ratio(ratio: float) -> str:
+    """Return ``takes 1.35x as long as the median rank, too briefly to call it slow``."""
+    return f"takes {format_factor(ratio)} as long as the median rank, too briefly to call it slow"
 
 
 def _describe_times(times: Mapping[int, RankTime], compared: RankRatios, rank: int) -> str:
@@ -96,8 +106,16 @@ def _describe_times(times: Mapping[int, RankTime], compared: RankRatios, rank: i
     return f" ({format_time(rank_ms)}{waits}, median {format_time(median_ms)})"
 
 
-def _list_suspected_ranks(ratios: Mapping[int, float]) -> list[int]:
-    return [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+def _list_suspected_ranks(case: CaseState, ratios: Mapping[int, float]) -> list[int]:
+    """Return the ranks with a notable ratio, and those that were slow in a part of the case."""
+    suspected = [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
+    if case.execution.stragglers:
+        suspected += [
+            rank
+            for rank, ratio in ratios.items()
+            if ratio < NOTABLE_RANK and _find_straggler(case, rank) is not None
+        ]
+    return suspected
 
 
 def _list_slow_ranks(
@@ -114,15 +132,16 @@ def _list_slow_ranks(
     if num_samples < MIN_BLOCKS:
         return []
     if case.status.is_final:
-        return [rank for rank in suspected if _is_straggler(case, rank)]
+        return [rank for rank in suspected if _find_straggler(case, rank) is not None]
     min_time = 1000 * MIN_LAG_SECONDS / num_samples
     return [rank for rank in suspected if times[rank].total >= min_time]
 
 
-def _is_straggler(case: CaseState, rank: int) -> bool:
+def _find_straggler(case: CaseState, rank: int) -> Straggler | None:
+    """Return the straggler of a finished case that is a rank or includes it, if any."""
     recorded = case.measured.ranks.get(rank)
     host = recorded.host if recorded is not None else ""
-    return any(straggler.includes(rank, host) for straggler in case.execution.stragglers)
+    return next((slow for slow in case.execution.stragglers if slow.includes(rank, host)), None)
 
 
 def find_culprit(
@@ -134,7 +153,7 @@ def find_culprit(
 ) -> int | None:
     """Return the slow rank that a rank waits for; None if it is not a single one."""
     slow = _list_slow_ranks(
-        case, times, _list_suspected_ranks(ratios), count_compared_samples(case)
+        case, times, _list_suspected_ranks(case, ratios), count_compared_samples(case)
     )
     if len(slow) != 1 or rank in slow:
         return None

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names, name_cases
+from spbench.record.number_formatting import format_factor
 from spbench.record.stragglers import Straggler, find_waiting_ranks, is_planted
 from spbench_core.number_text import format_quantity
 
 MAX_MESSAGES = 12
 """The number of stragglers with a message; others are counted."""
+WHOLE_CASE = "over the whole case"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,13 @@ class Lag:
         straggler: The rank or host.
         case: The case in which it is slow.
         waiting: The ranks that wait for it, as far as known.
+        case_ratio: Its ratio over the whole case; None if it is that of the straggler.
     """
 
     straggler: Straggler
     case: CaseState
     waiting: tuple[int, ...] = ()
+    case_ratio: float | None = None
 
 
 def find_lags(
@@ -57,7 +61,28 @@ def find_lags(
         waiting = tuple(
             rank for rank in waiting_ranks if not slow.includes(rank, hosts.get(rank, ""))
         )
-    return [Lag(straggler, case, waiting) for straggler in stragglers]
+    ratios: Mapping[int, float] = {}
+    if times is None and stragglers:  # in a running case, all ratios are those so far
+        ratios = case.compute_rank_skews()
+    return [
+        Lag(straggler, case, waiting, find_case_ratio(straggler, ratios))
+        for straggler in stragglers
+    ]
+
+
+def find_case_ratio(straggler: Straggler, ratios: Mapping[int, float]) -> float | None:
+    """Return the ratio of a slow rank over its whole case.
+
+    None if it looks the same as that of the time in which the rank was slow.
+
+    Args:
+        straggler: The straggler.
+        ratios: The ratios of all ranks over the case.
+    """
+    ratio = None if straggler.rank is None else ratios.get(straggler.rank)
+    if ratio is None or format_factor(ratio) == format_factor(straggler.ratio):
+        return None
+    return ratio
 
 
 def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list[str]:
@@ -93,6 +118,8 @@ def _describe(group: Sequence[Lag]) -> str:
     cases = name_cases([lag.case.id for lag in group])
     if len(group) == 1:
         message = f"{slow.describe_ratio()} {cases} {slow.describe_span()}"
+        if worst.case_ratio is not None:
+            message += f", {format_factor(worst.case_ratio)} {WHOLE_CASE}"
     else:
         message = f"{slow.describe_ratio('up to')} {cases}"
     if waiting := _describe_waiting(group):

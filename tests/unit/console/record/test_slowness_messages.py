@@ -80,6 +80,12 @@ def test_few_times_have_no_message(times):
     assert describe(build_case(2), times) == ""
 
 
+@pytest.mark.parametrize("active", [4.4, 9.9])
+def test_slow_part_of_a_case_has_both_ratios(active, messages):
+    judged = case_judged("a", stragglers=[{**SLOW, "seconds": 0.186}])
+    messages.check(describe(build_case(2, end=[judged]), make_times(4.0, active)))
+
+
 def test_culprit_is_the_only_slow_rank():
     case = build_case(4)
 
@@ -126,7 +132,7 @@ def test_only_stragglers_of_a_finished_case_are_slow(stragglers, messages):
 def test_straggler_of_a_finished_case_is_slow():
     end = [rank_event("case_end", rank) for rank in range(2)]
     case = build_case(2, end=[*end, case_judged("a", stragglers=[SLOW])])
-    assert describe(case, make_times(4.0, 9.9)).startswith("rank 1 on node1 is 2.44x as slow")
+    assert describe(case, make_times(4.0, 9.9)).startswith("rank 1 on node1 is 2.40x as slow")
 
 
 def test_ranks_of_links_are_not_compared():

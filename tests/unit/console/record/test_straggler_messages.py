@@ -5,7 +5,7 @@ import pytest
 from spbench.record.comparison import RankTime
 from spbench.record.messages.stragglers import Lag, describe_lags, find_lags
 from spbench.record.stragglers import Straggler, find_waiting_ranks
-from support.sample_events import build_state, describe_case, make_started_run
+from support.sample_events import build_state, describe_case, make_started_run, make_timed_run
 
 HOSTS = ("node01", "node01", "node02", "node02")
 
@@ -30,6 +30,16 @@ def test_merges_cases_of_a_slow_rank_with_the_largest_ratio(messages):
     messages.check(message)
     [message] = describe_lags(lags[:1])
     messages.check(message)
+
+
+def test_slow_part_of_a_case_has_both_ratios(messages):
+    events = make_timed_run([[10.0] * 20, [10.0] * 9 + [15.0] * 3 + [30.0] * 8], HOSTS[:2])
+    case = build_state(events).cases["a"]
+    slow = Straggler(1, "node01", 3.0, 0.3, 1000.0, cause=False)
+    [message] = describe_lags(find_lags(case, [slow]))
+    messages.check(message)
+    whole = Straggler(1, "node01", case.compute_rank_skews()[1], 0.3, 1000.0)
+    assert find_lags(case, [whole])[0].case_ratio is None
 
 
 def test_reports_each_rank_slowest_first():
