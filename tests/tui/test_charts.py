@@ -84,6 +84,15 @@ async def test_ranks_are_distinguishable_without_colour():
         ]
 
 
+async def test_rank_that_was_slow_too_briefly_is_not_drawn_as_slow():
+    strip = RankStrip()
+    async with ChartApp(strip).run_test(size=(80, 24)) as pilot:
+        strip.update([1.0] * 8 + [9.0, 9.0], (), 8, "", {9})
+        await pilot.pause()
+        assert render_lines(strip)[0].startswith("░" * 24 + "◆▒▒███")
+        assert read_caption(strip).startswith("rank 8, takes 9.00x as long as the median rank, too")
+
+
 async def test_few_ranks_have_only_a_text():
     strip = RankStrip()
     strip.update([1.0, 2.0], (), None, "rank 1 is slow")

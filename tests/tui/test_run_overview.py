@@ -25,10 +25,10 @@ class MapApp(App):
         yield HostMap()
 
 
-async def draw_map(hosts, slowness, case, size, keys=()):
+async def draw_map(hosts, slowness, case, size, keys=(), slow_hosts=None):
     app = MapApp()
     async with app.run_test(size=size) as pilot:
-        app.query_one(HostMap).show(hosts, slowness, case)
+        app.query_one(HostMap).show(hosts, slowness, case, slow_hosts)
         await pilot.press(*keys)
         return read_screen(app).splitlines()
 
@@ -42,6 +42,20 @@ async def test_few_hosts_have_a_column_and_a_ratio_for_each_case(count):
     assert lines[1].split()[1:] == ["1.00", "░"] * (count - 1) + ["2.47", "█"]
     assert "▓ slow" in lines[2]
     assert "links" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("count", "keys"), [(2, ["home", "right"]), (20, ["home", "right"])])
+async def test_host_that_was_slow_too_briefly_is_not_drawn_as_slow(count, keys):
+    hosts = [f"n{number}" for number in range(count)]
+    ratios = dict.fromkeys(hosts, 1.0) | {"n1": 1.35}
+    for slow_hosts, mark, text in (
+        (["n1"], "▓", "n1 in a: 1.35x as slow as the median rank"),
+        ([], "▒", "n1 in a: takes 1.35x as long as the median rank, too briefly"),
+    ):
+        args = ({"a": ratios}, "a", (80, 10), keys, {"a": slow_hosts})
+        lines = await draw_map(hosts, *args)
+        assert mark in lines[1]
+        assert any(text in line for line in lines)
 
 
 async def test_legend_has_the_colours_of_the_cells():

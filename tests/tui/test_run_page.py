@@ -1557,6 +1557,7 @@ async def test_key_goes_to_the_slow_link_of_a_recorded_finding(open_run):
     ]
     async with open_run(WIDE, events) as run:
         await run.wait_until(lambda: run.table("cases").cursor_key == "next")
+        await run.wait_for_texts("✓ passed ▲")
         await run.press("n")
         selection = run.page.presenter.selection
         await run.wait_until(lambda: (selection.case.id, selection.rank) == ("net", 1))

@@ -111,9 +111,22 @@ def describe_stragglers(cases: Iterable[CaseState]) -> list[str]:
         lag
         for case in cases
         for lag in find_lags(case, case.execution.stragglers)
-        if not (_is_slight(lag.straggler) and describe_case_noise(case))
-        or is_planted(lag.straggler, case)
+        if _is_reported(lag.straggler, case)
     )
+
+
+def has_unplanted_straggler(case: CaseState) -> bool:
+    """Whether a rank or host is reported as slow, without a fault that slows it."""
+    return any(
+        _is_reported(straggler, case) and not is_planted(straggler, case)
+        for straggler in case.execution.stragglers
+    )
+
+
+def _is_reported(straggler: Straggler, case: CaseState) -> bool:
+    if is_planted(straggler, case):
+        return True
+    return not (_is_slight(straggler) and describe_case_noise(case))
 
 
 def _is_slight(straggler: Straggler) -> bool:

@@ -34,6 +34,7 @@ STATUS_SYMBOLS: Mapping[str, str] = {
 }
 """The signs of all statuses, also of those that a report lacks."""
 NOISY = "≈"
+SLOW = "▲"
 """The sign of times that other work has disturbed."""
 DISTURBED = "~"
 """The sign of an efficiency or speed-up that is not that of the hardware."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from spbench.record.number_formatting import NOISY, format_status, format_time, format_value
+from spbench.record.number_formatting import (
+    NOISY,
+    SLOW,
+    format_status,
+    format_time,
+    format_value,
+)
 from spbench.record.planted_faults import FaultOutcome
 from spbench.tui.widgets.table_columns import TableCell
 from spbench_core.events.statuses import CaseStatus, RunStatus
@@ -28,14 +34,18 @@ def name_readings(subject: str, *, ended: bool) -> str:
     return f"{subject}, {'at the end' if ended else 'now'}"
 
 
-def make_status_cell(status: str, text: str = "", *, noisy: bool = False) -> TableCell:
-    """Return a status with symbol and colour, and a sign if the times are noisy.
+def make_status_cell(
+    status: str, text: str = "", *, noisy: bool = False, slow: bool = False
+) -> TableCell:
+    """Return a status with symbol and colour, and signs of slow and noisy.
 
     A planted fault that was found has another colour than failures, since the user expects it.
     """
-    shown_text = format_status(status, text)
+    signs = [sign for sign, is_shown in ((SLOW, slow), (NOISY, noisy)) if is_shown]
     style = "accent" if text == FaultOutcome.FOUND else _STYLES.get(status, status)
-    return TableCell(f"{shown_text} {NOISY}" if noisy else shown_text, style)
+    if slow and status == CaseStatus.PASSED:
+        style = "slow"
+    return TableCell(" ".join([format_status(status, text), *signs]), style)
 
 
 def make_status_span(status: str, text: str = "") -> tuple[str, str]:

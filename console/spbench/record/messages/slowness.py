@@ -107,7 +107,7 @@ def _describe_times(times: Mapping[int, RankTime], compared: RankRatios, rank: i
 
 
 def _list_suspected_ranks(case: CaseState, ratios: Mapping[int, float]) -> list[int]:
-    """Return the ranks with a notable ratio, and those that were slow in a part of the case."""
+    """Return ranks with a notable ratio, and those that were slow in a part."""
     suspected = [rank for rank, ratio in ratios.items() if ratio >= NOTABLE_RANK]
     if case.execution.stragglers:
         suspected += [

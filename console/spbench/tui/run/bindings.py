@@ -6,6 +6,20 @@ from textual.binding import BindingType
 
 from spbench.tui.widgets.keys import make_binding
 
+RUN_HELP = """\
+The run that is watched: its cases, and the ranks of the case that runs.
+Choose a case to see the ranks that it has left, f follows the running one again.
+Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
+time: the slowest rank in each iteration, then the median over iterations.
+reference: simpler operations with the same work, in the same job. efficiency: reference / time.
+checks: those that passed of those made, each on each rank.
+…: of the iterations so far. ▲: a rank or link is slow, see the findings.
+~ disturbed: ranks shared cores or other work had them (≈).
+iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
+own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
+with the same work, over the same of the typical one.
+With more than 8 ranks, a strip above them has a piece for each, green to red by its skew."""
+"""The help on the page, for F1."""
 REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
 RUN_ACTIONS = REPLAY_ACTIONS | {

@@ -14,6 +14,7 @@ from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.planted_faults import find_fault_outcome
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
+from spbench.tui.run.problems import SlowCases
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench.tui.widgets.text import cell_width
 from spbench_core.events.statuses import CaseStatus
@@ -64,6 +65,7 @@ class CaseRow:
         checks: Numbers of passed and of all checks, each counted once per rank.
         noisy: Whether other work used the cores of the ranks.
         disturbed: Whether the case is noisy, or had more ranks than cores.
+        slow: Whether a rank is slow for which no fault was planted, or a link.
     """
 
     status: CaseStatus
@@ -77,6 +79,7 @@ class CaseRow:
     status_text: str = ""
     noisy: bool = False
     disturbed: bool = False
+    slow: bool = False
 
     @property
     def efficiency(self) -> float | None:
@@ -97,7 +100,7 @@ class CaseRow:
         if self.has_slow_reference:
             efficiency = "> 200 %"
         return [
-            make_status_cell(self.status, self.status_text, noisy=self.noisy),
+            make_status_cell(self.status, self.status_text, noisy=self.noisy, slow=self.slow),
             self.id,
             str(self.ranks),
             "" if self.done is None else f"{self.done} %",
@@ -106,6 +109,11 @@ class CaseRow:
             TableCell(efficiency, "muted" if is_muted else ""),
             TableCell(f"{passed}/{total}", self._choose_checks_style()) if total else "",
         ]
+
+    def measure_status_width(self) -> int:
+        """Return the cells of a status with its own text and signs."""
+        signs = self.slow + self.noisy
+        return _SIGN_WIDTH + len(self.status_text or self.status) + _SIGN_WIDTH * signs
 
     def _choose_checks_style(self) -> str:
         """Return the style of the checks; passed ones are muted if the case was cut short."""
@@ -137,9 +145,11 @@ class RunCaseRows:
         # With the state of each case, since a retry or a resumed run replaces it.
         self._row_states: dict[str, CaseState] = {}
         self._times: dict[str, tuple[CaseState, float | None]] = {}
+        self._slow_cases = SlowCases(feed.state)
 
     def update(self) -> None:
         """Rebuild the rows of the cases that may have changed."""
+        self._slow_cases.update()
         for case in self._feed.state.cases.values():
             row = self._rows.get(case.id)
             if (
@@ -147,13 +157,14 @@ class RunCaseRows:
                 or self._row_states[case.id] is not case
                 or case.status == CaseStatus.RUNNING
                 or row.status != self._feed.case_status(case)
+                or row.slow != self._is_slow(case)
             ):
                 self._update_row(case)
         self.columns = tuple(self._fit_columns())
 
     def _fit_columns(self) -> Iterator[Column]:
         """Yield the columns, without that of the progress once the run has ended."""
-        status_widths = (_SIGN_WIDTH + len(row.status_text) for row in self._rows.values())
+        status_widths = (row.measure_status_width() for row in self._rows.values())
         status_width = max([_STATUS_WIDTH, *status_widths])
         checks = ("/".join(map(str, row.checks)) for row in self._rows.values())
         checks_width = max([_MIN_CHECKS_WIDTH, *map(len, checks)])
@@ -197,6 +208,9 @@ class RunCaseRows:
         """Whether the final time was computed, and not only that of an earlier attempt."""
         return case.id in self._times and self._times[case.id][0] is case
 
+    def _is_slow(self, case: CaseState) -> bool:
+        return case.status.is_final and self._slow_cases.includes(case)
+
     def _update_row(self, case: CaseState) -> None:
         self._rows[case.id] = self._build_row(case)
         self._row_states[case.id] = case
@@ -226,6 +240,7 @@ class RunCaseRows:
             status_text=status_text,
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
+            slow=self._is_slow(case),
         )
 
     def efficiency_note(self) -> str:
@@ -263,4 +278,4 @@ class RunCaseRows:
     def search_text(self, key: Hashable) -> str:
         """Return the text that a filter searches."""
         row = self._rows[str(key)]
-        return f"{row.status} {row.id}".lower()
+        return f"{row.status}{' slow' if row.slow else ''} {row.id}".lower()

@@ -13,7 +13,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed
 from spbench.tui.page import Page
 from spbench.tui.panes import Pane
-from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS
+from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS, RUN_HELP
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
 from spbench.tui.run.details import build_case_details
@@ -39,18 +39,7 @@ class RunPage(Page):
 
     NAME = "run"
     AUTO_FOCUS = ""  # the panes are hidden until there is a run; then the ranks get the focus
-    HELP = """\
-The run that is watched: its cases, and the ranks of the case that runs.
-Choose a case to see the ranks that it has left, f follows the running one again.
-Choose a rank for its charts and logs, Escape goes back to all ranks. Tab and a click change panes.
-time: the slowest rank in each iteration, then the median over iterations.
-reference: simpler operations with the same work, in the same job. efficiency: reference / time.
-checks: those that passed of those made, each on each rank.
-…: of the iterations so far. ~ disturbed: ranks shared cores or other work had them (≈).
-iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
-own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
-with the same work, over the same of the typical one.
-With more than 8 ranks, a strip above them has a piece for each, green to red by its skew."""
+    HELP = RUN_HELP
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
     FOOTER = FOOTER
     has_use = staticmethod(has_use)

@@ -294,7 +294,8 @@ class RunPresenter:
         rank = self.selection.rank
         failed_ranks = source.failed_ranks()
         self._move_to_culprit(source, failed_ranks)
-        content = (source.ratios(), failed_ranks, rank, source.describe_slowness())
+        message = source.describe_slowness()
+        content = (source.ratios(), failed_ranks, rank, message, source.slow_ranks())
         if content != self._strip_content:
             self._strip_content = content
             self.strip.update(*content)
@@ -347,7 +348,8 @@ class RunPresenter:
             for map_pane in self._body.query(HostMapPane):
                 host_map = map_pane.map
                 if host_map.is_on_screen and not (self.paused and host_map.has_content):
-                    host_map.show(hosts, slowness, case.id if case is not None else "")
+                    shown_case = case.id if case is not None else ""
+                    host_map.show(hosts, slowness, shown_case, selection.list_slow_hosts())
                     map_pane.set_remark(host_map.describe_hidden())
         groups = (selection.bars.get(case) if case is not None else None) or []
         for parts_pane in self._body.query(PartsPane):

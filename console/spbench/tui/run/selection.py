@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
 
 from spbench.record.case_state import CaseState
 from spbench.record.findings import names_slow_part
 from spbench.record.messages.phases import describe_finished_launches, describe_phase
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
-from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
 from spbench.record.shares import list_ranks_with_shares
-from spbench.record.stragglers import Straggler
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
@@ -30,19 +26,20 @@ from spbench.tui.run.panes.charts import (
 )
 from spbench.tui.run.panes.hosts_panel import split_numbers
 from spbench.tui.run.panes.overview import PreviousRows
-from spbench.tui.run.rank_source import RankSource, find_failed_ranks
+from spbench.tui.run.problems import (
+    LocatedProblem,
+    count_samples,
+    find_largest_ratio,
+    find_severity,
+    has_problem,
+    list_link_problems,
+    list_problem_ranks,
+)
+from spbench.tui.run.rank_source import RankSource
 from spbench_core.events.statuses import CaseStatus
 
-_RANK = re.compile(r"\brank (\d+) on ")
 LIVE_SLOWNESS_INTERVAL = 1.0
 """Time between two comparisons of the hosts in the running case, in seconds."""
-
-
-class LocatedProblem(NamedTuple):
-    """A case and its failed or slow rank; None if no single rank failed."""
-
-    case: str
-    rank: int | None
 
 
 class RunSelection:
@@ -196,6 +193,19 @@ class RunSelection:
             slowness[case.id] = live or self._slowness_between_launches.get(case.id, {})
         return slowness
 
+    def list_slow_hosts(self) -> dict[str, frozenset[str]]:
+        """Return the hosts by case with a rank that is slow by the rules for findings."""
+        hosts = {
+            case.id: frozenset(straggler.host for straggler in case.execution.stragglers)
+            for case in self.feed.state.cases.values()
+        }
+        live_case = self._live.case
+        if live_case is not None and not live_case.status.is_final:
+            ranks = live_case.measured.ranks
+            slow_ranks = self._live.slow_ranks()
+            hosts[live_case.id] = frozenset(ranks[rank].host for rank in slow_ranks)
+        return hosts
+
     def _compute_live_slowness(self, case: CaseState) -> Mapping[str, float]:
         """Return the slowness of the hosts in the running case, computed once per second."""
         now = monotonic()
@@ -214,34 +224,22 @@ class RunSelection:
         cases = self.feed.state.cases.values()
         bad_cases = [case for case in cases if case.status.is_bad]
         slow_cases = [case for case in cases if case.execution.stragglers]
-        link_problems = self._list_link_problems()
+        link_problems = list_link_problems(self.feed.state)
         if bad_cases:
-            return min(bad_cases, key=_find_severity).id
+            return min(bad_cases, key=find_severity).id
         if slow_cases:
-            return max(slow_cases, key=_find_largest_ratio).id
+            return max(slow_cases, key=find_largest_ratio).id
         if link_problems:
             return link_problems[0].case
         measured_cases = [case for case in cases if case.measured.samples]
-        return max(measured_cases, key=_count_samples).id if measured_cases else None
+        return max(measured_cases, key=count_samples).id if measured_cases else None
 
     def has_problem(self) -> bool:
         """Return whether there is a problem to go to."""
         state = self.feed.state
-        return any(map(_has_problem, state.cases.values())) or any(
+        return any(map(has_problem, state.cases.values())) or any(
             map(names_slow_part, state.findings)
         )
-
-    def _list_link_problems(self) -> list[LocatedProblem]:
-        """Return the slow links of the recorded findings, each with its first rank."""
-        cases = self.feed.state.cases.values()
-        link_cases = [case for case in cases if case.identity.measures == "link"]
-        return [
-            LocatedProblem(case.id, int(match[1]) if match else None)
-            for message in filter(names_slow_part, self.feed.state.findings)
-            for match in [_RANK.search(message)]
-            for case in link_cases
-            if re.search(rf" in {re.escape(case.id)}(?: \(|;|,|$)", message)
-        ]
 
     def find_next_problem(self) -> LocatedProblem | None:
         """Return the next problem of any case, after the last one the first again."""
@@ -252,7 +250,8 @@ class RunSelection:
             for rank in list_problem_ranks(case)
         ]
         case_ids = {problem.case for problem in problems}
-        problems += [item for item in self._list_link_problems() if item.case not in case_ids]
+        link_problems = list_link_problems(self.feed.state)
+        problems += [item for item in link_problems if item.case not in case_ids]
 
         def locate(case_id: str, rank: int | None) -> tuple[int, int]:
             return positions[case_id], -1 if rank is None else rank
@@ -261,44 +260,3 @@ class RunSelection:
         current = (-1, -1) if self.case is None else locate(self.case.id, self.rank)
         later = (item for item in problems if locate(item.case, item.rank) > current)
         return next(later, problems[0] if problems else None)
-
-
-def _find_severity(case: CaseState) -> int:
-    """Return the sort key of a bad case, the worst first."""
-    if case.status.is_broken:
-        return 0
-    return 2 if find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND else 1
-
-
-def _find_largest_ratio(case: CaseState) -> float:
-    return max(straggler.ratio for straggler in case.execution.stragglers)
-
-
-def _count_samples(case: CaseState) -> int:
-    """Return the number of samples of the rank with most of them."""
-    by_rank = case.measured.samples.get("time_ms", {}).values()
-    return max((sum(map(len, repeats.values())) for repeats in by_rank), default=0)
-
-
-def _has_problem(case: CaseState) -> bool:
-    """Return whether a case failed, also so far, or has a slow rank."""
-    if case.status == CaseStatus.RUNNING:
-        return not all(case.measured.passed_by_rank.values())
-    return case.status.is_bad or bool(case.execution.stragglers)
-
-
-def list_problem_ranks(case: CaseState) -> list[int | None]:
-    """Return the failed and slow ranks of a case; only None if it failed without one."""
-    if not _has_problem(case):
-        return []
-    slow_ranks = {_find_rank(case, straggler) for straggler in case.execution.stragglers}
-    ranks = find_failed_ranks(case) | {rank for rank in slow_ranks if rank is not None}
-    return [*sorted(ranks)] or [None]
-
-
-def _find_rank(case: CaseState, straggler: Straggler) -> int | None:
-    """Return a slow rank, or the first rank of a slow host."""
-    if straggler.rank is not None:
-        return straggler.rank
-    ranks = case.measured.ranks.items()
-    return min((rank for rank, state in ranks if state.host == straggler.host), default=None)

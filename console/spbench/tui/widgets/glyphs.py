@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from spbench.record.number_formatting import format_factor
@@ -53,6 +54,14 @@ def compute_slowness_step(ratio: float, notable: float) -> int:
     if excess >= 1:
         return 2
     return 1 if excess >= 1 / 3 else 0
+
+
+def cap_brief_slowness(ratio: float, notable: float) -> float:
+    """Return a ratio for the mark of a part that is slow too briefly.
+
+    Its mark is at most that of "a bit slow".
+    """
+    return min(ratio, math.nextafter(notable, 1.0))
 
 
 def choose_slowness_mark(

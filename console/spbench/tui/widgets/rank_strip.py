@@ -12,12 +12,16 @@ from textual.geometry import Offset
 from textual.message import Message
 
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.messages.slowness import describe_ratio
+from spbench.record.messages.slowness import describe_brief_ratio, describe_ratio
 from spbench.record.number_formatting import format_factor
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.glyphs import choose_slowness_mark, render_slowness_legend
+from spbench.tui.widgets.glyphs import (
+    cap_brief_slowness,
+    choose_slowness_mark,
+    render_slowness_legend,
+)
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import cell_width, join_fitting, wrap_words
 from spbench_core.number_text import format_quantity
@@ -97,6 +101,7 @@ class RankStrip(Chart):
 
     _ratios: Sequence[float | None] = ()
     _failed: Container[int] = ()
+    _slow: Container[int] | None = None
     _selected: int | None = None
     _note = ""
     _failed_text = ""
@@ -107,6 +112,7 @@ class RankStrip(Chart):
         failed: Container[int],
         selected: int | None,
         note: str = "",
+        slow: Container[int] | None = None,
     ) -> None:
         """Show the ranks as they are now.
 
@@ -115,12 +121,15 @@ class RankStrip(Chart):
             failed: The ranks that failed.
             selected: The rank that is selected on the page; the cursor follows it.
             note: A message on slow ranks, shown while no rank is selected.
+            slow: The ranks that are slow by the rules for findings. Default: those with a notable
+                ratio.
         """
         self._ratios = [drop_infinite(ratio) for ratio in ratios]
         self._failed = failed
         self._failed_text = self._summarize_failed()
         self._selected = selected
         self._note = note
+        self._slow = slow
         self.can_focus = self.has_cells
         self._move_to_selected(self._lay_out())
         self.redraw()
@@ -218,6 +227,8 @@ class RankStrip(Chart):
     def _render_cell(self, stop: int, layout: CellLayout) -> Piece:
         worst = self._find_worst(layout.list_ranks_in_cell(stop))
         ratio = self._ratios[worst]
+        if ratio is not None and self._is_brief(worst):
+            ratio = cap_brief_slowness(ratio, NOTABLE_RANK)
         failed = worst in self._failed
         glyph, style = choose_slowness_mark(ratio, NOTABLE_RANK, failed=failed, ascii=self.ascii)
         if stop != self.cursor:
@@ -225,6 +236,10 @@ class RankStrip(Chart):
         # Without a glyph, reverse video would turn a dark cell into a light one.
         cursor = "@" if self.ascii else "◆"
         return cursor + glyph * (layout.columns_per_cell - 1), f"{style} cursor"
+
+    def _is_brief(self, rank: int) -> bool:
+        """Whether a rank with a notable ratio is too briefly slow to be called so."""
+        return self._slow is not None and rank not in self._slow
 
     def _find_worst(self, ranks: range) -> int:
         """Return a failed rank, or the slowest one, or any; the first of equals."""
@@ -268,7 +283,7 @@ class RankStrip(Chart):
         parts = [f"rank {rank}"]
         if rank in self._failed:
             parts.append("failed")
-        parts.append(_describe_slowness(ratio))
+        parts.append(_describe_slowness(ratio, is_brief=self._is_brief(rank)))
         if 1 < len(ranks) < len(self._ratios):
             parts.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
         return ", ".join(parts)
@@ -278,7 +293,9 @@ def _measure_pieces(pieces: Sequence[Piece]) -> int:
     return sum(cell_width(text) for text, _ in pieces)
 
 
-def _describe_slowness(ratio: float | None) -> str:
+def _describe_slowness(ratio: float | None, *, is_brief: bool) -> str:
     if ratio is None:
         return "not compared"
-    return describe_ratio(ratio) if ratio >= NOTABLE_RANK else f"not slow ({format_factor(ratio)})"
+    if ratio < NOTABLE_RANK:
+        return f"not slow ({format_factor(ratio)})"
+    return describe_brief_ratio(ratio) if is_brief else describe_ratio(ratio)

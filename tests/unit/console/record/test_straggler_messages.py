@@ -38,8 +38,8 @@ def test_slow_part_of_a_case_has_both_ratios(messages):
     slow = Straggler(1, "node01", 3.0, 0.3, 1000.0, cause=False)
     [message] = describe_lags(find_lags(case, [slow]))
     messages.check(message)
-    whole = Straggler(1, "node01", case.compute_rank_skews()[1], 0.3, 1000.0)
-    assert find_lags(case, [whole])[0].case_ratio is None
+    throughout = Straggler(1, "node01", case.compute_rank_skews()[1], 0.3, 1000.0)
+    assert find_lags(case, [throughout])[0].case_ratio is None
 
 
 def test_reports_each_rank_slowest_first():

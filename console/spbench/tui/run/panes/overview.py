@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from spbench.record.comparison import NOTABLE_RANK
-from spbench.record.messages.slowness import describe_ratio
+from spbench.record.messages.slowness import describe_brief_ratio, describe_ratio
 from spbench.record.number_formatting import DISTURBED, format_factor, format_value
 from spbench.report.previous_times import PreviousRun, PreviousTime
 from spbench.tui.cells import PRELIMINARY, format_time_cell
@@ -20,7 +20,7 @@ from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.panes.charts import BarGroup
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.fixed_rows import FixedRows
-from spbench.tui.widgets.glyphs import render_slowness_legend
+from spbench.tui.widgets.glyphs import cap_brief_slowness, render_slowness_legend
 from spbench.tui.widgets.heat_map import HeatMap
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.stacked_bars import StackedBars
@@ -29,7 +29,7 @@ from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
 MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
-HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank"
+HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank, whole case"
 PREVIOUS_TITLE = "Previous run"
 NO_PARTS = "this case has no measured parts of an iteration"
 PREVIOUS_COLUMNS = (
@@ -53,6 +53,7 @@ class HostMap(HeatMap):
 
     _hosts: Sequence[str] = ()
     _shown_case = ""
+    _slow_hosts: Mapping[str, Collection[str]] | None = None
     _is_grid = False
     _content: object = None
     _revealed: object = None
@@ -67,6 +68,7 @@ class HostMap(HeatMap):
         hosts: Sequence[str],
         slowness_by_case: Mapping[str, Mapping[str, float]],
         shown_case: str,
+        slow_hosts: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         """Show hosts.
 
@@ -74,20 +76,27 @@ class HostMap(HeatMap):
             hosts: The hosts in order.
             slowness_by_case: The slowness by case and host.
             shown_case: The case of the ranks on the page.
+            slow_hosts: The hosts by case that are slow by the rules for findings. Default: those
+                with a notable ratio.
         """
-        content = (hosts, slowness_by_case, shown_case, self.size)
+        content = (hosts, slowness_by_case, shown_case, slow_hosts, self.size)
         if content == self._content:
             return
         self._content = content
         self._hosts = hosts
         self._shown_case = shown_case
+        self._slow_hosts = slow_hosts
         self._is_grid = len(hosts) > MAX_HOST_COLUMNS
         if self._is_grid:
             self._show_grid(slowness_by_case.get(shown_case, {}))
             return
         cases = [case for case in slowness_by_case if slowness_by_case[case]]
         rows = [[slowness_by_case[case].get(host) for host in hosts] for case in cases]
-        self.update(cases, rows, "x", "lower", hosts, rows)
+        marks = [
+            [self._limit_brief(ratio, case, host) for ratio, host in zip(row, hosts, strict=True)]
+            for row, case in zip(rows, cases, strict=True)
+        ]
+        self.update(cases, rows, "x", "lower", hosts, marks)
         if shown_case in cases and self.cursor is None:
             # Not with each update, because the user may have scrolled.
             revealed = (shown_case, self.size)
@@ -114,8 +123,22 @@ class HostMap(HeatMap):
         ]
         padding = [None] * per_line
         rows = [[*map(slowness.get, line), *padding][:per_line] for line in lines]
+        marks = [
+            [self._limit_brief(slowness.get(host), self._shown_case, host) for host in line]
+            for line in lines
+        ]
+        marks = [[*line, *padding][:per_line] for line in marks]
         columns = [str(index) for index in range(per_line)]
-        self.update([line[0] for line in lines], rows, "x", "lower", columns, rows)
+        self.update([line[0] for line in lines], rows, "x", "lower", columns, marks)
+
+    def _limit_brief(self, ratio: float | None, case: str, host: str) -> float | None:
+        """Return the ratio for the mark of a host, limited if it is too briefly slow."""
+        if ratio is None or not self._is_brief(case, host):
+            return ratio
+        return cap_brief_slowness(ratio, self.NOTABLE)
+
+    def _is_brief(self, case: str, host: str) -> bool:
+        return self._slow_hosts is not None and host not in self._slow_hosts.get(case, ())
 
     def _render_heading(self, frame: Any) -> list[tuple[str, str]]:
         if self._is_grid:
@@ -143,7 +166,8 @@ class HostMap(HeatMap):
         if ratio is None:
             return [f"{position}: not compared"]
         if ratio >= self.NOTABLE:
-            return [f"{position}: {describe_ratio(ratio)}"]
+            is_brief = self._is_brief(case, self._hosts[index])
+            return [f"{position}: {(describe_brief_ratio if is_brief else describe_ratio)(ratio)}"]
         return [f"{position}: not slow ({format_factor(ratio)})"]
 
 
