@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 from spbench.errors import SpbenchError
 from spbench.record.case_parts import CaseIdentity
-from spbench.record.runs.case_names import list_cases_of_run
+from spbench.record.runs.case_names import count_launches_of_run
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary, update_known_runs
 from spbench.report.recorded import RecordedRun, load_run
@@ -16,6 +17,9 @@ from spbench_core.events.statuses import RunStatus
 
 MAX_LOADED = 20
 """The most runs that are loaded for their cases, because the index of runs lacks them."""
+MAX_SEARCHED = 50
+"""The most runs that are searched for one with enough launches, after the newest."""
+_TIME = "time_ms"
 _STATUSES_WITHOUT_END = frozenset({RunStatus.CANCELLED, RunStatus.UNFINISHED})
 
 
@@ -57,12 +61,12 @@ def list_previous_times(
     times = {}
     for identity in identities:
         case = run.cases.get(identity.id)
-        if case is None or "time_ms" not in case.metrics:
+        if case is None or _TIME not in case.metrics:
             continue
         work = (case.benchmark, case.version, case.np, case.params)
         if work == (identity.benchmark, identity.version, identity.np, dict(identity.params)):
             times[identity.id] = PreviousTime(
-                case.metrics["time_ms"].value, case.disturbed, not case.status.is_measured
+                case.metrics[_TIME].value, case.disturbed, not case.status.is_measured
             )
     return times
 
@@ -97,10 +101,13 @@ def find_previous_run(
     run: RunSummary,
     cases: Collection[str],
     load: Callable[[RunFolder], RecordedRun] = load_run,
+    *,
+    min_launches: int = 1,
 ) -> RunSummary | None:
     """Return the newest earlier run of the suite that shares cases with a run.
 
-    Runs with a planted fault, of another machine or without their end come after all others.
+    Runs with a planted fault, of another machine or without their end come after all others, and
+    runs with too few launches after those with enough.
 
     Args:
         home: The folder of the runs.
@@ -108,20 +115,34 @@ def find_previous_run(
         run: The run.
         cases: The ids of its cases.
         load: Loads a run that is not in the index of runs; at most `MAX_LOADED` are loaded.
+        min_launches: The launches of a case that the earlier run should have.
     """
     shared = frozenset(cases)
-    candidates = sorted(
-        list_earlier_runs(runs, run),
-        key=lambda other: bool(explain_other_conditions(other, run)),
-    )
+    earlier = list_earlier_runs(runs, run)
     loads_left = MAX_LOADED
-    for other in candidates:
-        other_cases: Collection[str] = list_cases_of_run(home, other.id)
-        if not other_cases and loads_left:
+
+    def count_launches(other: RunSummary) -> int | None:
+        """Return the most launches of a shared case; None if no case is shared."""
+        nonlocal loads_left
+        launches_by_case: Mapping[str, int] = count_launches_of_run(home, other.id)
+        if not launches_by_case and loads_left:
             loads_left -= 1
-            other_cases = _load_case_ids(other, load)
-        if not shared.isdisjoint(other_cases):
-            return other
+            launches_by_case = _load_launches(other, load)
+        common = shared & launches_by_case.keys()
+        return max((launches_by_case[case] for case in common), default=None)
+
+    for has_other_conditions in (False, True):
+        sharing = (
+            (other, launches)
+            for other in earlier
+            if bool(explain_other_conditions(other, run)) == has_other_conditions
+            and (launches := count_launches(other)) is not None
+        )
+        newest = list(islice(sharing, 1))
+        if newest:
+            candidates = chain(newest, islice(sharing, MAX_SEARCHED))
+            suited = (other for other, launches in candidates if launches >= min_launches)
+            return next(suited, newest[0][0])
     return None
 
 
@@ -158,8 +179,13 @@ def list_runs_of_suite(runs: Iterable[RunSummary], run: RunSummary) -> list[RunS
     ]
 
 
-def _load_case_ids(run: RunSummary, load: Callable[[RunFolder], RecordedRun]) -> Collection[str]:
+def _load_launches(run: RunSummary, load: Callable[[RunFolder], RecordedRun]) -> Mapping[str, int]:
+    """Return the launches with a time by case; empty for a run that cannot be read."""
     try:
-        return load(run.folder).cases.keys()
+        cases = load(run.folder).cases
     except SpbenchError:
-        return ()  # a run that cannot be read is not compared with
+        return {}  # a run that cannot be read is not compared with
+    return {
+        id_: max(1, len(case.medians.get(_TIME, ()))) if _TIME in case.metrics else 0
+        for id_, case in cases.items()
+    }

@@ -22,9 +22,13 @@ def list_recorded_cases(home: Path) -> list[tuple[str, str]]:
     return []
 
 
-def list_cases_of_run(home: Path, run: str) -> frozenset[str]:
-    """Return the ids of the cases of a run; empty if the index lacks it."""
+def count_launches_of_run(home: Path, run: str) -> dict[str, int]:
+    """Return the timed launches of each case of a run; empty if the index lacks it."""
+    query = (
+        "SELECT id, COUNT(launch) FROM cases LEFT JOIN launches "
+        "ON launches.run = cases.run AND case_id = id AND metric = 'time_ms' "
+        "WHERE cases.run = ? GROUP BY id"
+    )
     with suppress(UnusableIndexError), open_reading(home) as index:
-        rows = index.execute("SELECT id FROM cases WHERE run = ?", (run,))
-        return frozenset(str(case) for (case,) in rows)
-    return frozenset()
+        return {str(case): int(count) for case, count in index.execute(query, (run,))}
+    return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,24 @@ _SCATTERED = (
     "which slowdown."
 )
 _FORCE = "Use `spbench compare --force` to compare anyway."
+
+
+ANY_LAUNCH_ADVICE = re.compile(r"Run (?:both sides|[ab] again) with `--set repeat=\d+`\.")
+"""Each text of `LackingLaunches.advice`."""
+
+
+class LackingLaunches(NamedTuple):
+    """The launches that each side needs, and the sides with fewer."""
+
+    needed: int
+    in_a: bool
+    in_b: bool
+
+    @property
+    def advice(self) -> str:
+        """The advice with an option of the command line."""
+        sides = "both sides" if self.in_a and self.in_b else f"{'a' if self.in_a else 'b'} again"
+        return f"Run {sides} with `--set repeat={self.needed}`."
 
 
 class _Reason(NamedTuple):
@@ -56,12 +75,17 @@ def case_reasons(comparison: RunComparison) -> dict[str, str]:
     return reason_by_case | {case.case: str(case.reason) for case in broken}
 
 
-def find_lacking_launches(comparison: RunComparison) -> int | None:
-    """Return the needed launches per side; None if no case has too few."""
+def find_lacking_launches(comparison: RunComparison) -> LackingLaunches | None:
+    """Return the needed launches and the sides that lack them; None if none does."""
     unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
     headlines = [pair.headline for pair in comparison.cases if pair.id in unjudged]
-    has_few = any(row is not None and _has_few_launches(row, comparison) for row in headlines)
-    return comparison.needed_launches if has_few else None
+    rows = [row for row in headlines if row is not None and _has_few_launches(row, comparison)]
+    return _compare_launches(rows, comparison.needed_launches) if rows else None
+
+
+def _compare_launches(rows: Sequence[MetricRow], needed: int) -> LackingLaunches:
+    fewest_a, fewest_b = (min(row.launches[side] for row in rows) for side in (0, 1))
+    return LackingLaunches(needed, fewest_a < needed, fewest_b < needed)
 
 
 def _has_few_launches(row: MetricRow, comparison: RunComparison) -> bool:
@@ -143,7 +167,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
             f"too few launches ({row.launches[0]} in a, {row.launches[1]} in b, "
             f"{needed} per side needed)"
         )
-        return _Reason(few_text, (f"Run both sides with `--set repeat={needed}`.",))
+        return _Reason(few_text, (_compare_launches([row], needed).advice,))
     if rules_out_slowdown(row):
         harmless_text = f"no slowdown above {format_percent(RESOLUTION)}, a speed-up is possible"
         return _Reason(harmless_text, ("`--fail-on worse` accepts that.",))

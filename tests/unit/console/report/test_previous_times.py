@@ -9,6 +9,7 @@ from spbench.record.machine.fingerprint import ComparedMachine
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import index_ended_run, make_summary
 from spbench.record.runs.indexed_report import REPORT
+from spbench.report.model import CasePart
 from spbench.report.previous_times import (
     MAX_LOADED,
     explain_other_conditions,
@@ -23,13 +24,21 @@ def summarize(home, day, suite="halo", verdict="passed"):
     return make_summary(folder, {"suite": suite, "verdict": verdict})
 
 
-def make_load(cases_by_run):
-    """Return a loader of runs with these cases; other runs cannot be read."""
+def make_load(cases_by_run, launches=None):
+    """Return a loader of runs with these cases; other runs cannot be read.
+
+    Args:
+        cases_by_run: The ids of the cases by run.
+        launches: The launches of each case by run. Default: 1.
+    """
 
     def load(folder):
         if folder.id not in cases_by_run:
             raise UsageError(f"run {folder.id}: its folder was deleted")
-        cases = dict.fromkeys(cases_by_run[folder.id])
+        times = [1.0] * (launches or {}).get(folder.id, 1)
+        metrics = {"time_ms": None} if times else {}
+        case = CasePart.model_construct(metrics=metrics, medians={"time_ms": times})
+        cases = dict.fromkeys(cases_by_run[folder.id], case)
         return RecordedRun(make_summary(folder, {}), cases)
 
     return load
@@ -101,3 +110,26 @@ def test_run_under_other_conditions_is_the_last_choice(tmp_path, changes, remark
     assert find_previous_run(tmp_path, [run, odd], run, ["a"], load) == odd
     assert explain_other_conditions(odd, run) == remark
     assert explain_other_conditions(regular, run) == ""
+
+
+@pytest.mark.parametrize(
+    ("launches", "min_launches", "expected_day"),
+    [((1, 5, 5), 5, 7), ((1, 5, 5), 1, 8), ((1, 1, 1), 5, 8), ((0, 1, 5), 1, 7)],
+)
+def test_run_with_enough_launches_comes_first(tmp_path, launches, min_launches, expected_day):
+    run, *runs = (summarize(tmp_path, day) for day in (9, 8, 7, 6))
+    ids = [other.id for other in runs]
+    load = make_load(dict.fromkeys(ids, "a"), dict(zip(ids, launches, strict=True)))
+    previous = find_previous_run(
+        tmp_path, [run, *runs], run, ["a"], load, min_launches=min_launches
+    )
+    assert previous is not None
+    assert previous.id.startswith(f"202611{expected_day:02}")
+
+
+def test_run_with_a_fault_is_not_preferred_for_its_launches(tmp_path):
+    run, faulted, regular = (summarize(tmp_path, day) for day in (9, 8, 7))
+    faulted = replace(faulted, faults=("slow@halo",))
+    load = make_load(dict.fromkeys((faulted.id, regular.id), "a"), {faulted.id: 5})
+    runs = [run, faulted, regular]
+    assert find_previous_run(tmp_path, runs, run, ["a"], load, min_launches=5) == regular
