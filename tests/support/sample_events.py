@@ -141,8 +141,8 @@ def job_start(*cases, np=2, job=1, **changes):
     )
 
 
-def job_end(reason=None):
-    return console_event("job_end", job=1, reason=reason, status=0, strangers=0)
+def job_end(reason=None, job=1):
+    return console_event("job_end", job=job, reason=reason, status=0, strangers=0)
 
 
 def case_judged(case="a", status="passed", reason=None, **fields):
@@ -305,10 +305,13 @@ def record_events(folder: RunFolder, events) -> RunState:
     state = RunState()
     log = EventLog(folder.events)
     recorder = Recorder(log, state, lambda event: None)
+    job = 1
     for event in events:
+        if event["event"] == "job_start":
+            job = event["job"]
         if "seq" in event:
             line = rank_events.encode(event).rstrip(b"\n")
-            recorder.record_batch(1, [line], [replace_controls_in_json(event)])
+            recorder.record_batch(job, [line], [replace_controls_in_json(event)])
         else:
             fields = {name: event[name] for name in event if name not in ("event", "time")}
             recorder.record(event["event"], **fields)

@@ -1,10 +1,10 @@
 """Changes of recorded runs on the Results page: notes, baselines, deletion."""
 
 import pytest
+from textual.widgets import Static
 
 from spbench.record.runs.history import list_summaries
 from spbench.report.baselines.files import list_baseline_names, load_baseline
-from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
@@ -31,6 +31,10 @@ async def open_baseline_dialog_of_failed_run(pilot):
 def has_notification(app, text):
     """Return whether a notification contains the text."""
     return any(text in notification.message for notification in app._notifications)
+
+
+def read_dialog(app):
+    return str(app.screen.query_one(Static).render())
 
 
 async def submit_text(pilot, text):
@@ -68,7 +72,10 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         page = await wait_for_run(pilot)
         await pilot.press("end")
         await wait_until(pilot, lambda: page._views.cases.run.summary.id.startswith("20010101"))
-        await open_dialog(pilot, "b")
+        await open_dialog(pilot, "b", Confirm)
+        remedy = "R runs it again with 5."
+        await wait_until(pilot, lambda: remedy in " ".join(read_dialog(app).split()))
+        await open_dialog(pilot, "y")
         await wait_until(pilot, lambda: "There is no baseline yet" in read_screen(app))
         await submit_text(pilot, "last")
         await wait_until(pilot, lambda: "✗ 'last' cannot name a baseline" in read_screen(app))
@@ -79,12 +86,10 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         assert load_baseline(home, "main").run.startswith("20010101")
         page._poll_now()
         await wait_until(pilot, lambda: "baseline" in find_line(app, "2001-01-01"))
-        await open_dialog(pilot, "b", Chooser)
-        await pilot.press("enter")
+        await pilot.press("b")
         await wait_until(pilot, lambda: "baseline main was made of the run" in read_screen(app))
+        assert has_notification(app, "compared with main, the only baseline of made-up")
         await pilot.press("up")
-        await open_dialog(pilot, "b", Chooser)
-        await pilot.press("enter")
         await wait_for_comparison(pilot, "main", "20010102")
         await wait_until(pilot, lambda: "2.00x" in find_line(app, "? not judged "))
         await pilot.press("up")
@@ -98,7 +103,8 @@ async def test_first_baseline_is_offered_of_the_newest_passed_run(tmp_path, home
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
         assert page._pane.selected_run().status == "failed"
-        await open_dialog(pilot, "b")
+        await open_dialog(pilot, "b", Confirm)
+        await open_dialog(pilot, "y")
         await submit_text(pilot, "main")
         await wait_until(pilot, lambda: has_notification(app, "6 cases of 20010102"))
         assert load_baseline(home, "main").run.startswith("20010102")
@@ -125,8 +131,7 @@ async def test_replacing_a_damaged_baseline_asks(tmp_path, home):
         path = home / "baselines" / "main.json"
         path.parent.mkdir()
         path.write_text("damaged")
-        await open_dialog(pilot, "b", Chooser)
-        await pilot.press("enter")
+        await pilot.press("b")
         await wait_until(pilot, lambda: "cannot be read" in read_screen(app))
         for answer, is_replaced in (("n", False), ("y", True)):
             await open_baseline_dialog_of_failed_run(pilot)

@@ -20,7 +20,7 @@ from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.plot_series import explain_no_sweep
-from spbench.tui.results.runs_pane import RunRows
+from spbench.tui.results.run_rows import RunRows
 from spbench.tui.results.views import View
 from spbench_core.events.statuses import RunStatus
 from support.sample_events import (
@@ -45,7 +45,6 @@ from support.tui.results_page import (
     wait_for_comparison,
     wait_for_run,
 )
-from support.tui.suites_page import list_messages
 
 
 @pytest.fixture
@@ -138,9 +137,8 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         assert "…" not in read_screen(app).partition("outcome")[2]
         reason = "too few launches (1 in a, 1 in b, 5 per side"
         assert read_widget(app, "#remarks").count(reason) == 1
-        assert "repeat: 5 (R runs b so; two such runs can be compared)" in read_widget(
-            app, "#remarks"
-        )
+        advice = "Both sides are short: R runs b again with 5 launches of each case"
+        assert advice in read_widget(app, "#remarks")
         assert "R Run again" in read_screen(app)
         await wait_until(pilot, lambda: "launches (1 in a, 1 in b" in read_screen(app))
         notes = page.query_one("#notes")
@@ -159,18 +157,75 @@ async def test_r_runs_b_again_with_enough_launches(tmp_path, home, monkeypatch):
     starts = []
     async with app.run_test(size=(120, 40)) as pilot:
         monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
-        await wait_for_run(pilot)
-        assert "R Run again" not in read_screen(app)
-        await pilot.press("R")
-        await wait_until(pilot, lambda: "too few launches" in list_messages(app)[0])
+        page = await wait_for_run(pilot)
         await pilot.press("end", "space", "up", "c")
-        await wait_until(pilot, lambda: "R Run again" in read_screen(app))
-        await pilot.press("R")
-        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
-        await wait_until(pilot, lambda: "again with 5" in read_screen(app))
-        await pilot.press("y")
-        await wait_until(pilot, lambda: starts)
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        await run_again(pilot, starts, "20010102")
         assert starts[0][0][-2:] == ("--set", "repeat=5")
+        record_synthetic_run(home, 4, 2.0, launches=5)
+        page._poll_now()
+        await wait_for_comparison(pilot, "20010101", "20010104")
+        advice = "Only a is short: R runs it again with 5 launches of each case; the new run"
+        await wait_until(pilot, lambda: advice in read_widget(app, "#remarks"))
+
+
+async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypatch):
+    record_synthetic_run(home, 4, 2.0, launches=5)
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=(120, 40)) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
+        page = await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010103", "20010104")
+        await run_again(pilot, starts, "20010103")
+        record_synthetic_run(home, 5, 1.0, launches=5)
+        page._poll_now()
+        await wait_for_comparison(pilot, "20010105", "20010104")
+        await wait_until(pilot, lambda: "6 of 6 cases judged" in read_widget(app, "#remarks"))
+        assert "short" not in read_widget(app, "#remarks")
+        record_synthetic_run(home, 6, 1.0, launches=5)
+        page._poll_now()
+        await wait_until(pilot, lambda: len(page._pane.shown) == 6)
+        assert page._pane.marked.startswith("20010105")
+
+
+async def run_again(pilot, starts, day):
+    """Start the run of a day again by R."""
+    await pilot.press("R")
+    await wait_until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    await wait_until(pilot, lambda: f"Start {day}" in read_screen(pilot.app))
+    await pilot.press("y")
+    await wait_until(pilot, lambda: starts)
+    await wait_until(pilot, lambda: pilot.app.screen._pane._awaited is not None)
+
+
+async def test_single_run_is_run_again_to_have_two(tmp_path, home, monkeypatch):
+    record_synthetic_run(home, 4, 1.0, suite="other")
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
+        await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_until(pilot, lambda: "R runs other again." in read_screen(app))
+        await run_again(pilot, starts, "20010104")
+        assert starts[0][0][-2:] == ("--set", "repeat=5")
+
+
+async def test_comparison_names_why_it_has_an_unclean_run(tmp_path, home):
+    fault = "slow@made[width=1,mode=a]"
+    for day in (1, 2):
+        run = home / "runs" / f"200101{day:02}-083000-made-up" / "run.json"
+        run.write_text(json.dumps(json.loads(run.read_text()) | {"request": {"inject": [fault]}}))
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010102", "20010103")
+        remark = f"warning: no clean earlier run of made-up: a has the planted fault {fault}"
+        await wait_until(pilot, lambda: remark in read_widget(app, "#compared-runs"))
+        assert read_widget(app, "#compared-runs").count("warning") == 1
 
 
 async def test_large_ratio_that_is_not_judged_is_named(tmp_path, home):

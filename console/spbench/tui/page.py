@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -153,12 +153,25 @@ class Page(Screen[None]):
         """Show an error message for ``timeout`` seconds."""
         self.app.notify(message, severity="error", timeout=timeout, markup=False)
 
+    @contextmanager
+    def show_errors(self, title: str) -> Iterator[None]:
+        """Show an error message with a title if an action fails."""
+        try:
+            yield
+        except SpbenchError as error:
+            self.show_error(f"{title}: {error}")
+
     async def confirm(self, question: str, yes: str, no: str) -> bool:
         """Ask a question and return whether the answer is yes."""
         return await self.app.push_screen_wait(Confirm(question, yes, no))
 
-    async def rerun(self, folder: RunFolder, repeat: int | None = None) -> None:
-        """Start a run again after a question, with another number of launches if given."""
+    async def rerun(self, folder: RunFolder, repeat: int | None = None) -> bool:
+        """Start a run again after a question; return whether it was started.
+
+        Args:
+            folder: The run.
+            repeat: Launches of each case. Default: as in the run.
+        """
         from spbench.engine.background import build_rerun_args, find_start_folder
 
         launches = "" if repeat is None else f" with {repeat} launches of each case"
@@ -167,13 +180,15 @@ class Page(Screen[None]):
         note += await asyncio.to_thread(_note_planted_faults, folder)
         question = f"Start {folder.id} again{launches}, as a new run?{note}"
         if not await self.confirm(question, "Run again", "Cancel"):
-            return
+            return False
         try:
             args = await asyncio.to_thread(build_rerun_args, folder, repeat)
             cwd = await asyncio.to_thread(find_start_folder, folder)
             self.context.start_run(args, cwd)
         except SpbenchError as error:
             self.show_error(str(error), timeout=10)
+            return False
+        return True
 
     async def rerun_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of another run, after a question."""

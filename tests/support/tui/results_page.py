@@ -75,29 +75,44 @@ def list_case_events(case, ms, fails):
     ]
 
 
-def record_synthetic_run(home, day, ms, *, suite="made-up", fails=False, ends=True):
+def record_synthetic_run(home, day, ms, *, suite="made-up", fails=False, ends=True, launches=1):
     """Record a run of a day in January 2001.
 
-    Each case takes ``ms`` times its width.
+    Each case takes ``ms`` times its width in each launch.
     """
     cases = [describe_swept_case(width, mode) for mode in ("a", "b") for width in WIDTHS]
-    events = [event for event in make_started_run(*cases) if event["event"] != "case_start"]
-    for case in cases:
-        events += list_case_events(case, ms * case["params"]["width"], fails and case is cases[1])
+    cases = [case | {"repeat": launches} for case in cases]
+    start = [event for event in make_started_run(*cases) if event["event"] != "case_start"]
+    events = [*start]
+    case_events = [
+        event
+        for case in cases
+        for event in list_case_events(
+            case, ms * case["params"]["width"], fails and case is cases[1]
+        )
+    ]
+    for launch in range(1, launches):
+        events += [event for event in case_events if event["event"] != "case_judged"]
+        job_start, *ready = start[1:]
+        events += [job_end(job=launch), job_start | {"job": launch + 1}, *ready]
+        case_events = [
+            event | {"repeat": launch} if "repeat" in event else event for event in case_events
+        ]
+    events += case_events
     verdict = "failed" if fails else "passed"
     if ends:
-        events += [job_end(), run_end(verdict, int(fails))]
+        events += [job_end(job=launches), run_end(verdict, int(fails))]
     recorded = record_run(home, events)
     folder = RunFolder(recorded.path.with_name(f"200101{day:02}-083000-{suite}"))
     recorded.path.rename(folder.path)
-    start = 978337800.0 + 86400 * (day - 1)
+    started = 978337800.0 + 86400 * (day - 1)
     run = folder.read_json("run.json") | {
         "suite": suite,
         "id": folder.id,
         "argv": ["run", "x.yaml"],
     }
-    run["console"] = {"pid": 1, "host": "login", "started": start}
-    run |= {"verdict": verdict, "exit_code": int(fails), "finished": start + 65} if ends else {}
+    run["console"] = {"pid": 1, "host": "login", "started": started}
+    run |= {"verdict": verdict, "exit_code": int(fails), "finished": started + 65} if ends else {}
     folder.write_json("run.json", run)
     return folder
 

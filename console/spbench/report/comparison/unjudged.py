@@ -76,7 +76,7 @@ def case_reasons(comparison: RunComparison) -> dict[str, str]:
 
 
 def find_lacking_launches(comparison: RunComparison) -> LackingLaunches | None:
-    """Return the needed launches and the sides that lack them; None if none does."""
+    """Return the needed launches and the sides with fewer; None if both have them."""
     unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
     headlines = [pair.headline for pair in comparison.cases if pair.id in unjudged]
     rows = [row for row in headlines if row is not None and _has_few_launches(row, comparison)]

@@ -13,8 +13,8 @@ FAILURE_ACTIONS = frozenset({"failed"})
 """Actions that need a run that has failed."""
 FOOTER = (
     *(
-        "results.repeat",
         "results.compare",
+        "results.repeat",
         "results.failed",
         "results.attach",
         "results.view",
@@ -46,7 +46,7 @@ RESULTS_BINDINGS: list[BindingType] = [
         "R",
         "repeat",
         "Run again",
-        "Run the suite of b again, with enough launches to compare it",
+        "Run a suite again, with enough launches to compare it",
     ),
     make_binding("results.baseline", "b", "baseline", "Vs baseline", "Compare with a baseline"),
     make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),

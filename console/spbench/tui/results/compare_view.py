@@ -13,24 +13,27 @@ from textual.message import Message
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_factor
-from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import HEADLINE, RunComparison
-from spbench.report.comparison.notes import (
-    comparison_notes,
-    comparison_summary,
-    comparison_warnings,
-)
+from spbench.report.comparison.notes import comparison_notes, comparison_summary
 from spbench.report.comparison.rows import ComparedRow, OutcomeLabel, case_rows, metric_rows
-from spbench.report.comparison.unjudged import case_reasons, find_lacking_launches
-from spbench.tui.advice import SETTING_KEY, name_keys
-from spbench.tui.cells import make_status_span
+from spbench.report.comparison.unjudged import (
+    ANY_LAUNCH_ADVICE,
+    case_reasons,
+    find_lacking_launches,
+)
+from spbench.tui.advice import name_keys
 from spbench.tui.results.case_times import LoadedTimes, TimesOfPair, show_compared_times
+from spbench.tui.results.compared_sides import (
+    Repetition,
+    advise_repetition,
+    build_heading,
+    plan_repetition,
+)
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
 
 _OUTCOME = Column("outcome", "outcome", max(map(len, OutcomeLabel)))
@@ -166,9 +169,9 @@ class CompareView(Vertical):
 
     HELP: ClassVar[str] = """\
 Two runs side by side. Run a is the marked run (space), else the newest earlier run of the same
-suite that shares cases. Run b is the run under the cursor. There is one row for each case: its time
-(slowest rank, median over iterations), the ratio b/a, and the 95 % interval of the ratio. A shows
-all metrics.
+suite that shares cases, without planted faults if possible. Run b is the run under the cursor.
+There is one row for each case: its time (slowest rank, median over iterations), the ratio b/a, and
+the 95 % interval of the ratio. A shows all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged
 together; a launch is one repeat of a case. Same means that a difference of more than 10 % is
 excluded. On a large screen, the chart has the times of both runs of the case under the cursor;
@@ -196,7 +199,7 @@ to the notes, which then have more lines; up and down scroll them."""
         self.comparison: RunComparison | None = None
         self.rows = CompareRows()
         self.all_metrics = False
-        self.lacking_launches: int | None = None
+        self.repetition: Repetition | None = None
         self._metric = HEADLINE  # under the cursor when all metrics were last shown
         self._notes: list[str] = []
         self._times: TimesOfPair = (None, None)
@@ -218,26 +221,36 @@ to the notes, which then have more lines; up and down scroll them."""
         comparison: RunComparison | None,
         message: str = NO_COMPARISON,
         case_id: str | None = None,
+        remark: str = "",
     ) -> None:
-        """Show a comparison, with the cursor on a case, or a message on why there is none."""
+        """Show a comparison, with the cursor on a case, or a message on why there is none.
+
+        The remark is the reason for this run a.
+        """
         if _get_run_ids(comparison) != _get_run_ids(self.comparison):
             self._times = (None, None)
         self.comparison = comparison
-        heading = Content("\n").join(build_heading(comparison)) if comparison else Content(message)
+        self.repetition = None
+        heading = Content(message)
+        if comparison is not None:
+            heading = Content("\n").join(build_heading(comparison, remark))
         self.query_one("#compared-runs", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
-        notes = comparison_notes(comparison) if comparison else []
-        self._notes = [name_keys(note).replace("`", "") for note in notes]
-        self.lacking_launches = find_lacking_launches(comparison) if comparison else None
-        if self.screen.check_action("repeat", ()):  # not in a read-only console
-            self._notes = [
-                note.replace(SETTING_KEY, "R runs b so; two such runs can be compared")
-                for note in self._notes
-            ]
+        self._notes = self._list_notes(comparison) if comparison else []
         self.table.display = comparison is not None
         self._show_rows()
         if case_id is not None and self._get_cursor_case() != case_id:
             self.table.move_to((case_id, HEADLINE))
+
+    def _list_notes(self, comparison: RunComparison) -> list[str]:
+        """Return the notes with keys instead of options, and plan the run that R starts."""
+        notes = comparison_notes(comparison)
+        lacking = find_lacking_launches(comparison)
+        self.repetition = plan_repetition(comparison, lacking)
+        if lacking is not None and self.screen.check_action("repeat", ()):  # not if readonly
+            advice = advise_repetition(comparison, lacking)
+            notes = [ANY_LAUNCH_ADVICE.sub(advice, note) for note in notes]
+        return [name_keys(note).replace("`", "") for note in notes]
 
     def show_times(self, a: LoadedTimes, b: LoadedTimes) -> None:
         """Show the times of the iterations of both runs in the chart."""
@@ -328,19 +341,3 @@ def _make_value_cell(text: str) -> TableCell:
 
 def _get_run_ids(comparison: RunComparison | None) -> tuple[str, str] | None:
     return None if comparison is None else (comparison.a.id, comparison.b.id)
-
-
-def build_heading(comparison: RunComparison) -> list[Content]:
-    """Return the lines of both runs, after warnings on differing conditions."""
-    warnings = [
-        Content.styled(f"warning: {warning}", "$text-warning")
-        for warning in comparison_warnings(comparison)
-    ]
-    return [*warnings, _format_run("a", comparison.a), _format_run("b", comparison.b)]
-
-
-def _format_run(name: str, run: RunSummary) -> Content:
-    host = f" on {run.host}" if run.host else ""
-    if run.status == RunStatus.BASELINE:
-        return Content(f"{name}  {run.id}  baseline of {run.baseline_of}{host}")
-    return Content.assemble(f"{name}  {run.id}  ", make_status_span(run.status), host)

@@ -7,11 +7,12 @@ import math
 import os
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp
@@ -31,7 +32,14 @@ from spbench.report.comparison.conditions import (
 )
 from spbench.report.comparison.model import HEADLINE, RunComparison
 from spbench.report.model import CasePart
+from spbench.report.previous_times import explain_other_conditions, find_previous_run
 from spbench.report.recorded import RecordedRun, load_run
+from spbench.stats.difference import compute_min_launches
+from spbench.tui.results.compared_sides import (
+    SideA,
+    choose_side,
+    find_needed_launches,
+)
 from spbench_core.events.statuses import CaseStatus, RunStatus
 
 MAX_CACHED_RUNS = 256
@@ -43,6 +51,14 @@ MAX_REPORT_BYTES = 1 << 20
 
 IterationTimes = Mapping[str, "array[float]"]
 """The times of the iterations in ms, of the slowest rank each, by case."""
+
+
+class BaselineOrigin(NamedTuple):
+    """A baseline with its suite, and its origin as text or a message on its error."""
+
+    name: str
+    suite: str
+    text: str
 
 
 class RunLibrary:
@@ -91,6 +107,43 @@ class RunLibrary:
             )
         return self.compare(baseline, b)
 
+    def choose_side(self, runs: Sequence[RunSummary], run: RecordedRun) -> SideA | None:
+        """Return the earlier run or the baseline to compare a run with; None without any.
+
+        Args:
+            runs: All runs, the newest first.
+            run: The run under the cursor.
+        """
+        needed = compute_min_launches(max(1, len(run.cases)))
+        has_enough = find_needed_launches(run.cases.values()) is None
+        previous = find_previous_run(
+            self.home,
+            runs,
+            run.summary,
+            run.cases,
+            self.load,
+            min_launches=needed if has_enough else 1,
+        )
+        is_clean = previous is not None and not explain_other_conditions(previous, run.summary)
+        baseline = None if is_clean else self._find_baseline(run)
+        return choose_side(previous, run.summary, baseline)
+
+    def _find_baseline(self, run: RecordedRun) -> str | None:
+        """Return the newest baseline that a run can be compared with."""
+        names_by_run = {}
+        for name, baseline in load_baselines(self.home):
+            if isinstance(baseline, UsageError) or baseline.suite != run.summary.suite:
+                continue
+            a = make_baseline_run(baseline, baseline_path(self.home, name))
+            is_same_run = set(a.made_of) == {run.summary.id}
+            if (
+                not is_same_run
+                and a.cases.keys() & run.cases.keys()
+                and not describe_machine_differences(a, run)
+            ):
+                names_by_run[baseline.run] = name
+        return names_by_run[max(names_by_run)] if names_by_run else None
+
     def name_baselines(self) -> dict[str, str]:
         """Return the names of baselines by the runs that they were made of."""
         stamps = tuple(
@@ -106,14 +159,15 @@ class RunLibrary:
             self._baseline_stamps = stamps
         return self._baseline_names
 
-    def baselines(self) -> list[tuple[str, str]]:
-        """Return names of all baselines, each with its origin or a message on its error."""
+    def baselines(self) -> list[BaselineOrigin]:
+        """Return the origins of all baselines."""
         return [
-            (
+            BaselineOrigin(name, "", str(baseline))
+            if isinstance(baseline, UsageError)
+            else BaselineOrigin(
                 name,
-                str(baseline)
-                if isinstance(baseline, UsageError)
-                else ", ".join(part for part in (baseline.suite, baseline.run) if part != name),
+                baseline.suite,
+                ", ".join(part for part in (baseline.suite, baseline.run) if part != name),
             )
             for name, baseline in load_baselines(self.home)
         ]

@@ -16,12 +16,13 @@ from textual.worker import Worker
 
 from spbench.record.runs.history import RunSummary
 from spbench.report.previous_times import list_earlier_runs
-from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
+from spbench.tui.results.baseline_dialogs import BaselineDialogs
 from spbench.tui.results.bindings import FOOTER, MODIFYING_ACTIONS, RESULTS_BINDINGS, is_allowed
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.cases_view import CasesView
+from spbench.tui.results.compared_sides import Repetition
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
 from spbench.tui.results.run_changes import RunChanges
@@ -89,6 +90,7 @@ both, a metric over runs, a metric over a swept parameter."""
         self._views = ViewsPane()
         self._loader = ViewLoader(self._views, self._library)
         self._baseline: str | None = None
+        self._baselines = BaselineDialogs(self, self._library)
         self._changes = RunChanges(self, context.options.home, self._poll_now)
 
     def compose_body(self) -> ComposeResult:
@@ -193,7 +195,7 @@ both, a metric over runs, a metric over a swept parameter."""
         if action == "all_metrics":
             return self._view is View.COMPARE
         if action == "repeat":
-            return self._view is View.COMPARE and self._views.compare.lacking_launches is not None
+            return run.status != RunStatus.RUNNING
         return is_allowed(action, run.status)
 
     def describe_location(self) -> tuple[str, ...]:
@@ -217,26 +219,24 @@ both, a metric over runs, a metric over a swept parameter."""
         self._show(View.COMPARE)
 
     def action_repeat(self) -> None:
-        """Run the suite of b again, with as many launches as the comparison needs."""
-        compare = self._views.compare
-        if compare.comparison is None or not self.offers("repeat"):
-            self.notify("R runs a suite again if a comparison (c) has too few launches")
+        """Run a side of the comparison again, or the run under the cursor."""
+        run = self._pane.selected_run()
+        if run is None or not self.offers("repeat"):
+            self.notify("R runs a suite again when its run has ended")
         else:
-            self.start_action(self.rerun, compare.comparison.b.folder, compare.lacking_launches)
+            self.start_action(self._repeat, self._views.plan_repetition(self._view, run))
+
+    async def _repeat(self, repetition: Repetition) -> None:
+        if await self.rerun(repetition.folder, repetition.launches):
+            self._pane.await_run(repetition)
 
     def action_baseline(self) -> None:
         """Ask for a baseline, and compare the run with it."""
         self.start_action(self._choose_baseline)
 
     async def _choose_baseline(self) -> None:
-        baselines = await asyncio.to_thread(self._library.baselines)
-        if not baselines:
-            run = self._get_selected_run()
-            if run:
-                await self._changes.offer_first_baseline(run, self._runs)
-            return
-        chooser = Chooser("Compare with", [Choice(name, origin) for name, origin in baselines])
-        name = await self.app.push_screen_wait(chooser)
+        run = self._get_selected_run()
+        name = await self._baselines.choose(run, self._runs) if run else None
         if name is not None:
             self._baseline = name
             self._show(View.COMPARE)
@@ -327,7 +327,7 @@ both, a metric over runs, a metric over a swept parameter."""
 
     def action_pin(self) -> None:
         """Save a baseline of the run."""
-        self._change(self._changes.save_baseline)
+        self._change(self._baselines.make)
 
     def action_delete(self) -> None:
         """Delete the run."""

@@ -10,7 +10,7 @@ from spbench.record.number_formatting import DisplayUnit, choose_unit, format_va
 from spbench.record.runs.marks import RunMarks
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import Point, Series, build_parameter_series, find_swept_parameters
-from spbench.tui.results.run_names import name_starts
+from spbench.tui.results.run_rows import name_starts
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.table import Table
 from textual.app import ComposeResult
@@ -14,161 +14,26 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from spbench.errors import UsageError
-from spbench.record.number_formatting import format_duration
-from spbench.record.runs.history import RunSummary, format_passed
-from spbench.record.runs.marks import MarksFormat, RunMark, RunMarks, find_marks, format_marks
+from spbench.record.runs.history import RunSummary
+from spbench.record.runs.marks import MarksFormat, RunMarks, find_marks
 from spbench.record.runs.selection import select_runs
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_run_facts
-from spbench.tui.cells import make_status_cell
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
+from spbench.tui.results.compared_sides import Repetition
 from spbench.tui.results.fact_table import (
     build_fact_table,
     format_exact_times,
     list_previous_run,
 )
 from spbench.tui.results.fitted_columns import fit_columns
-from spbench.tui.results.run_names import name_starts
+from spbench.tui.results.run_rows import COLUMNS, MARKS, PassedCounter, RunRows
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
-
-_MARKS = Column("marks", "marks", 5)
-COLUMNS = (
-    Column("mark", "", 1),
-    Column("started", "started UTC", 11),
-    Column("suite", "suite", 5, flexible=True),
-    Column("status", "status", 9),
-    _MARKS,
-    Column("cases", "passed", 6, "right", drop_priority=2),
-    Column("duration", "took", 10, "right", drop_priority=3),
-    Column("host", "host", 10, drop_priority=4),
-    Column("id", "id", 44, drop_priority=5),
-)
 
 _MAX_TABLE_SHARE = 0.5
 """Largest share of a tall pane for the runs above the details."""
-
-PassedCounter = Callable[[str], tuple[int, int] | None]
-
-
-class RunRows:
-    """Rows of runs, the newest first.
-
-    Args:
-        count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
-            if they are unknown.
-
-    Attributes:
-        has_marks: Whether a run has a mark, so that there is a column for them.
-    """
-
-    def __init__(self, count_passed: PassedCounter) -> None:
-        self._count_passed = count_passed
-        self._runs: dict[Hashable, RunSummary] = {}
-        self._now = 0.0
-        self._names: Mapping[str, str] = {}
-        self._marks: RunMarks = {}
-        self._baselines: Mapping[str, str] = {}
-        self.has_marks = False
-        self.marks_format = MarksFormat.FULL
-        self.marked: str | None = None
-
-    def show(
-        self,
-        runs: Sequence[RunSummary],
-        now: float,
-        marks: RunMarks | None = None,
-        baselines: Mapping[str, str] | None = None,
-    ) -> None:
-        """Set the runs, the current time, and the marks and baselines by run."""
-        self._runs = {run.id: run for run in runs}
-        self._now = now
-        self._names = name_starts({run.id: run.started for run in runs}, now)
-        self._marks = marks or {}
-        self._baselines = baselines or {}
-        self.has_marks = any(run.id in self._marks or run.id in self._baselines for run in runs)
-
-    def get_marks(self, run_id: str) -> Sequence[RunMark]:
-        """Return the marks of a run."""
-        return self._marks.get(run_id, ())
-
-    def keys(self) -> Sequence[Hashable]:
-        """Return the ids of the runs."""
-        return list(self._runs)
-
-    def version(self, key: Hashable) -> Hashable:
-        """Return the values of the cells that can change."""
-        run = self._runs[key]
-        return (
-            run.status,
-            self._names[run.id],
-            self._format_duration(run),
-            self._count_passed(run.id),
-            run.id == self.marked,
-            self._marks.get(run.id),
-            self._baselines.get(run.id),
-            self.marks_format,
-        )
-
-    def cells(self, key: Hashable) -> Sequence[TableCell | str]:
-        """Return the cells of a run."""
-        run = self._runs[key]
-        return (
-            TableCell("a" if run.id == self.marked else "", "accent"),
-            self._names[run.id],
-            run.suite,
-            make_status_cell(run.status),
-            *self._make_marks_cells(run),
-            format_passed(self._count_passed(run.id)),
-            self._format_duration(run),
-            run.host or "",
-            TableCell(run.id, "muted"),
-        )
-
-    def sort_value(self, key: Hashable, column: str) -> Any:
-        """Return the sort key of a run."""
-        run = self._runs[key]
-        value_by_column = {
-            "mark": run.id == self.marked,
-            "marks": format_marks(self.get_marks(run.id)) or None,
-            "started": run.started,
-            "duration": run.duration_s,
-            "cases": self._get_cases_sort_key(run),
-        }
-        return value_by_column[column] if column in value_by_column else getattr(run, column)
-
-    def search_text(self, key: Hashable) -> str:
-        """Return an empty text, since the pane filters the runs."""
-        return ""
-
-    def _make_marks_cells(self, run: RunSummary) -> list[TableCell]:
-        """Return the cell of the marks; none if no run has any."""
-        if not self.has_marks:
-            return []
-        marks = format_marks(self.get_marks(run.id), self.marks_format)
-        names = self._baselines.get(run.id)
-        is_full = self.marks_format is MarksFormat.FULL
-        baseline = "" if names is None else f"baseline {names if is_full else ''}".rstrip()
-        text = ", ".join(filter(None, (marks, baseline)))
-        marks_differ = any(mark is not RunMark.BATCH for mark in self.get_marks(run.id))
-        style = "slow" if marks_differ else "accent"
-        return [TableCell(text, style if text else "")]  # an empty cell is not underlined
-
-    def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
-        """Return a key that sorts runs with the most failed cases first."""
-        counts = self._count_passed(run.id)
-        if counts is None:
-            return None
-        passed, total = counts
-        return passed - total, total
-
-    def _format_duration(self, run: RunSummary) -> str:
-        if run.status == RunStatus.RUNNING and run.started is not None:
-            return format_duration(max(0.0, self._now - run.started))
-        return "" if run.duration_s is None else format_duration(run.duration_s)
 
 
 class RunsPane(FilterPane):
@@ -214,6 +79,7 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
         self._all: Sequence[RunSummary] = ()
         self._filter = ""
         self._loaded: RecordedRun | None = None
+        self._awaited: Repetition | None = None
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
         self.baselines: Mapping[str, str] = {}
@@ -238,6 +104,10 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
         self._rows.marked = run_id
         self.table.update_rows()
 
+    def await_run(self, repetition: Repetition) -> None:
+        """Mark the next new run as run a, or move the cursor to it."""
+        self._awaited = repetition
+
     def selected_run(self) -> RunSummary | None:
         """Return the run under the cursor; None if there is none."""
         key = self.table.cursor_key
@@ -246,6 +116,12 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
     def show_runs(self, runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> None:
         """Show the current runs, the newest first; a cursor on the newest run follows."""
         is_on_newest = self._is_on_newest()
+        has_new_run = bool(runs) and all(run.id != runs[0].id for run in self._all)
+        if self._awaited is not None and has_new_run:
+            is_on_newest = not self._awaited.becomes_a
+            if self._awaited.becomes_a:
+                self._rows.marked = runs[0].id
+            self._awaited = None
         self._all = runs
         self.baselines = baselines
         if self.marked is not None and all(run.id != self.marked for run in runs):
@@ -298,7 +174,7 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
         if width <= 0:
             return
         rows = self._rows
-        columns = [column for column in COLUMNS if column is not _MARKS or rows.has_marks]
+        columns = [column for column in COLUMNS if column is not MARKS or rows.has_marks]
         for marks_format in MarksFormat:
             rows.marks_format = marks_format
             fitted = fit_columns(columns, rows, width)

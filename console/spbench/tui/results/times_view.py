@@ -13,7 +13,7 @@ from spbench.report.comparison.model import RunComparison
 from spbench.report.comparison.rows import case_rows
 from spbench.report.model import CasePart
 from spbench.tui.results.case_times import LoadedTimes, show_case_times, show_compared_times
-from spbench.tui.results.compare_view import build_heading
+from spbench.tui.results.compared_sides import build_heading
 from spbench.tui.results.times_chart import TimesChart
 
 
@@ -51,13 +51,19 @@ chart has one run. n and N show the next case and the one before."""
         comparison: RunComparison,
         case: CasePart,
         times: tuple[LoadedTimes, LoadedTimes],
+        remark: str = "",
     ) -> None:
-        """Show a case in both runs; with only one of them if a lacks the case."""
+        """Show a case in both runs; with only one of them if a lacks the case.
+
+        The remark is the reason for this run a.
+        """
         row = next((row for row in case_rows(comparison) if row.pair.id == case.id), None)
         if row is None:
             self.show_run(case, times[1])
             return
-        self._show_heading(Content("\n").join([*build_heading(comparison), Content(case.id)]))
+        self._show_heading(
+            Content("\n").join([*build_heading(comparison, remark), Content(case.id)])
+        )
         show_compared_times(self.chart, row, times)
 
     def show_run(self, case: CasePart, times: LoadedTimes, remark: str = "") -> None:

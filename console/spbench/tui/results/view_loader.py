@@ -14,9 +14,10 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
 from spbench.record.runs.marks import RunMarks
 from spbench.report.comparison.model import RunComparison
-from spbench.report.previous_times import find_previous_run, list_earlier_runs
+from spbench.report.previous_times import list_earlier_runs
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.case_times import BASELINE_TIMES, LoadedTimes
+from spbench.tui.results.compared_sides import SideA
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
@@ -55,17 +56,13 @@ class ViewRequest:
 
     def explain_no_comparison(self) -> str:
         """Return why there is no run a, with advice."""
-        if self.marked is not None:
-            return (
-                "The run under the cursor is the marked run a: move to another run, "
-                "or unmark it with space."
-            )
         suite = self.run.suite
         if list_earlier_runs(self.runs, self.run):
             reason = f"No earlier run of {suite} has a case of this run"
         else:
             reason = f"No earlier run of {suite}"
-        return f"{reason}; mark one with space: it is a, the run under the cursor is b."
+        advice = "mark one with space: it is a, the run under the cursor is b"
+        return f"{reason}; {advice}. R runs {suite} again."
 
 
 def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, ...]:
@@ -139,18 +136,19 @@ class ViewLoader:
     async def _compare(self, run: RecordedRun, request: ViewRequest) -> None:
         """Show the comparison, and then the times of both runs."""
         view = self._views.compare
-        other = await self._find_other(run, request)
+        side = await self._find_side(run, request)
         try:
-            comparison = await self._make_comparison(run, request, other)
+            comparison = None if side is None else await self._make_comparison(run, side)
         except SpbenchError as error:
             view.show_comparison(None, str(error))
             return
-        if comparison is None:
+        if side is None or comparison is None:
             view.show_comparison(None, request.explain_no_comparison())
             return
         case = self._views.cases.selected_case()
-        view.show_comparison(comparison, case_id=None if case is None else case.id)
-        view.show_times(*await self._load_both_times(run, other))
+        case_id = None if case is None else case.id
+        view.show_comparison(comparison, case_id=case_id, remark=side.remark)
+        view.show_times(*await self._load_both_times(run, side.run))
 
     async def _show_times(self, run: RecordedRun, request: ViewRequest) -> None:
         """Show the times of the chosen case, in both runs if there are two."""
@@ -159,43 +157,37 @@ class ViewLoader:
         if case is None:
             view.show_nothing("this run has no case")
             return
-        other = await self._find_other(run, request)
+        side = await self._find_side(run, request)
         try:
-            comparison = await self._make_comparison(run, request, other)
+            comparison = None if side is None else await self._make_comparison(run, side)
         except SpbenchError as error:
             view.show_run(case, await self._load_times(run.summary), str(error))
             return
-        times = await self._load_both_times(run, other)
-        if comparison is None:
-            view.show_run(case, times[1])
+        if side is None or comparison is None:
+            view.show_run(case, await self._load_times(run.summary))
         else:
-            view.show_pair(comparison, case, times)
+            times = await self._load_both_times(run, side.run)
+            view.show_pair(comparison, case, times, side.remark)
 
-    async def _find_other(self, run: RecordedRun, request: ViewRequest) -> RunSummary | None:
-        """Return the run to compare with; None for a baseline, or if there is none."""
+    async def _find_side(self, run: RecordedRun, request: ViewRequest) -> SideA | None:
+        """Return the run or the baseline to compare with; None if there is none."""
         if request.baseline is not None:
-            return None
-        if request.marked is not None:
-            return None if request.marked.id == run.summary.id else request.marked
-        library = self._library
-        return await self._run_in_thread(
-            find_previous_run, library.home, request.runs, request.run, run.cases, library.load
-        )
+            return SideA(baseline=request.baseline)
+        if request.marked is not None and request.marked.id != run.summary.id:
+            return SideA(request.marked)
+        return await self._run_in_thread(self._library.choose_side, request.runs, run)
 
-    async def _make_comparison(
-        self, run: RecordedRun, request: ViewRequest, other: RunSummary | None
-    ) -> RunComparison | None:
-        """Return the comparison of a request; None if there is no other run.
+    async def _make_comparison(self, run: RecordedRun, side: SideA) -> RunComparison:
+        """Return the comparison of a run with another one or a baseline.
 
         Raises:
-            SpbenchError: The other run cannot be read.
+            SpbenchError: The other run or the baseline cannot be read.
         """
         library = self._library
-        if request.baseline is not None:
-            return await self._run_in_thread(library.compare_with_baseline, request.baseline, run)
-        if other is None:
-            return None
-        a = await self._run_in_thread(library.load, other.folder)
+        if side.run is None:
+            name = side.baseline or ""
+            return await self._run_in_thread(library.compare_with_baseline, name, run)
+        a = await self._run_in_thread(library.load, side.run.folder)
         return await self._run_in_thread(library.compare, a, run)
 
     async def _load_both_times(

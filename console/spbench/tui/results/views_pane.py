@@ -7,11 +7,13 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher
 
+from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.model import RunComparison
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.compare_view import CompareView
+from spbench.tui.results.compared_sides import Repetition, find_needed_launches
 from spbench.tui.results.plot_view import PlotView
 from spbench.tui.results.times_view import TimesView
 from spbench.tui.results.views import View, ViewBar
@@ -100,6 +102,14 @@ class ViewsPane(Vertical):
         """Return the comparison of a view, or else the run under the cursor."""
         comparison = self.compare.comparison if view is View.COMPARE else None
         return comparison or self.cases.run
+
+    def plan_repetition(self, view: View, run: RunSummary) -> Repetition:
+        """Return the side of the comparison, or else the run, to start again."""
+        compare = self.compare
+        is_compared = view is View.COMPARE and compare.comparison is not None
+        planned = compare.repetition if is_compared else None
+        cases = self.cases.run.cases.values() if self.cases.run else ()
+        return planned or Repetition(run.folder, find_needed_launches(cases))
 
     def show_nothing(self, message: str) -> None:
         """Show in every view a message on why it is empty."""

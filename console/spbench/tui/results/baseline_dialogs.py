@@ -1,0 +1,136 @@
+"""Dialogs on baselines: choose one to compare with, or make one of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from spbench.errors import SpbenchError
+from spbench.record.runs.history import RunSummary
+from spbench.report.baselines.creation import make_baseline
+from spbench.report.baselines.files import baseline_name, baseline_path, save_baseline
+from spbench.report.previous_times import list_runs_of_suite
+from spbench.report.recorded import load_run
+from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.dialogs import AskLine
+from spbench.tui.page import Page
+from spbench.tui.results.compared_sides import find_needed_launches
+from spbench.tui.results.library import RunLibrary
+from spbench_core.events.statuses import RunStatus
+from spbench_core.number_text import format_quantity
+
+
+class BaselineDialogs:
+    """Dialogs that choose or make a baseline.
+
+    Args:
+        page: The page with the dialogs.
+        library: The runs and baselines.
+    """
+
+    def __init__(self, page: Page, library: RunLibrary) -> None:
+        self._page = page
+        self._library = library
+        self._home = library.home
+
+    async def choose(self, run: RunSummary, runs: Sequence[RunSummary]) -> str | None:
+        """Return the name of a baseline; without any, offer to make the first one.
+
+        The only baseline of the run's suite needs no choice.
+
+        Args:
+            run: The run under the cursor.
+            runs: All runs, the newest first.
+        """
+        origins = await asyncio.to_thread(self._library.baselines)
+        if not origins:
+            await self._offer_first(run, runs)
+            return None
+        of_suite = [origin for origin in origins if origin.suite in (run.suite, "")]
+        if len(of_suite) == 1:
+            name = of_suite[0].name
+            self._page.app.notify(
+                f"compared with {name}, the only baseline of {run.suite}; "
+                "c compares with a run again",
+                markup=False,
+            )
+            return name
+        choices = [Choice(origin.name, origin.text) for origin in of_suite or origins]
+        return await self._page.app.push_screen_wait(Chooser("Compare with", choices))
+
+    async def _offer_first(self, run: RunSummary, runs: Sequence[RunSummary]) -> None:
+        """Offer to make the first baseline of a run, or of a better one of its suite."""
+        if self._page.context.readonly:
+            self._page.app.notify(
+                "there is no baseline yet; `spbench baseline set` makes one", severity="warning"
+            )
+            return
+        candidates = [run, *list_runs_of_suite(runs, run)]
+        sound = (
+            other for other in candidates if other.status == RunStatus.PASSED and not other.faults
+        )
+        chosen = next(sound, None)
+        if chosen is None:
+            self._page.show_error(
+                f"every run of {run.suite} failed or has a planted fault; run it again, or press B "
+                f"to make a baseline of {run.id} anyway"
+            )
+            return
+        remark = "" if chosen is run else f", the newest run of {run.suite} that passed"
+        await self._make(chosen, f"There is no baseline yet. Make one of {chosen.id}{remark}")
+
+    async def make(self, run: RunSummary) -> None:
+        """Make a baseline of a run under a name that the user enters."""
+        await self._make(run, f"Name of the baseline that {run.id} becomes")
+
+    async def _make(self, run: RunSummary, question: str) -> None:
+        """Make a baseline; if later runs cannot be compared with it, ask first."""
+
+        def parse(line: str) -> tuple[str, Path]:
+            return line, baseline_path(self._home, line)
+
+        doubt = await asyncio.to_thread(_find_doubt, run)
+        doubt_question = f"{doubt} Make a baseline of it anyway?"
+        if doubt and not await self._page.confirm(doubt_question, "Make", "Cancel"):
+            return
+        dialog = AskLine(question, parse, run.suite, required="a name")
+        name_and_path = await self._page.app.push_screen_wait(dialog)
+        if name_and_path is None:
+            return
+        with self._page.show_errors("no baseline"):
+            name, path = name_and_path
+            if await self._page.confirm_overwrite(path):
+                lines = await asyncio.to_thread(_save_baseline, self._home, name, run)
+                self._page.app.notify("\n".join(lines), title=f"baseline {name}", markup=False)
+
+
+def _find_doubt(run: RunSummary) -> str:
+    """Return why a run should not become a baseline; empty if it may."""
+    if run.status == RunStatus.RUNNING:
+        return ""  # it is rejected
+    if run.faults:
+        faults = ", ".join(run.faults)
+        return f"Run {run.id} was made with the planted fault {faults}, which changes its times."
+    if run.status != RunStatus.PASSED:
+        return f"Run {run.id} did not pass (status: {run.status})."
+    try:
+        cases = load_run(run.folder).cases.values()
+    except SpbenchError:
+        return ""  # the error is shown when the baseline is saved
+    needed = find_needed_launches(cases)
+    if needed is None:
+        return ""
+    return (
+        f"Run {run.id} has fewer than the {needed} launches of each case that a comparison with "
+        f"it needs. R runs it again with {needed}."
+    )
+
+
+def _save_baseline(home: Path, name: str, run: RunSummary) -> list[str]:
+    """Save a baseline; return a text on its number of cases and the cases left out."""
+    baseline, left_out = make_baseline(
+        baseline_name(baseline_path(home, name)), load_run(run.folder)
+    )
+    save_baseline(home, name, baseline)
+    return [f"{format_quantity(len(baseline.cases), 'case')} of {run.id}", *left_out]
