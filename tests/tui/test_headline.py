@@ -5,8 +5,14 @@ from benchmarks.synthetic_run import PER_HOST, build_start
 
 from spbench.record.run_parts import CaseCounts
 from spbench.record.state import RunState
-from spbench.tui.run.findings import FindingKind, RunFinding, list_for_headline
-from spbench.tui.run.panes.headline import BAR_WIDTH, HostCount, _build_bar, _wrap_findings
+from spbench.tui.run.findings import FindingKind, RunFinding
+from spbench.tui.run.panes.headline import (
+    BAR_WIDTH,
+    HostCount,
+    _build_bar,
+    _wrap_findings,
+    list_for_headline,
+)
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus
 

@@ -547,6 +547,22 @@ async def test_run_with_two_cases_is_not_taken_for_the_plan(folder):
         await wait_until(pilot, lambda: "5 shows predicted and" in read_screen(app))
 
 
+async def test_run_of_a_plan_names_its_page_whatever_panel_is_shown(folder):
+    path = folder / "plan.yaml"
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await make_plan(pilot)
+        page.await_run(path)
+        app.context.watch_run(record_plan_run(path, folder / "home"))
+        next_step = "→ 5 shows predicted and measured times"
+        for _ in range(4):
+            await wait_until(pilot, lambda: next_step in read_screen(app))
+            await pilot.press("v")
+            await pilot.pause()
+        await pilot.press("5")
+        await wait_until(pilot, lambda: "Predicted and measured" in read_screen(app))
+
+
 async def test_readonly_console_plans_and_writes_nothing(folder, monkeypatch):
     monkeypatch.setattr(page_module, "plan_in_process", plan_in_process)
     app = make_console(folder, page="plan", readonly=True)

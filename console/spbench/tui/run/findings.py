@@ -31,6 +31,7 @@ class FindingKind(StrEnum):
     """The kinds of findings that are not statuses of cases."""
 
     SUMMARY = "summary"
+    NEXT_STEP = "next step"
     LOST = "lost"
     SLOW = "slow"
     NOISY = "noisy"
@@ -46,6 +47,7 @@ _COLOURS: Mapping[str, str] = {
     FaultOutcome.FOUND: "$text-accent",
     FaultOutcome.MISSED: "$text-error",
     FindingKind.SUMMARY: "bold",
+    FindingKind.NEXT_STEP: "$text-accent",
     FindingKind.LOST: "$text-error",
     FindingKind.SLOW: "$text-warning",
     FindingKind.NOISY: "$text-warning",
@@ -53,6 +55,7 @@ _COLOURS: Mapping[str, str] = {
 }
 _SIGNS: Mapping[str, str] = {
     FindingKind.SUMMARY: "■ ended",
+    FindingKind.NEXT_STEP: "→",
     FindingKind.LOST: "✗ lost",
     FindingKind.SLOW: "▲ slow",
     FindingKind.NOISY: f"{NOISY} noisy",
@@ -60,8 +63,11 @@ _SIGNS: Mapping[str, str] = {
 }
 
 
+QUIET_KINDS = (FindingKind.SUMMARY, FindingKind.NOTE)
+"""The kinds of findings that are only in the pane of the findings."""
 _WITHOUT_RESULT = frozenset({CaseStatus.CANCELLED, CaseStatus.SKIPPED})
 """Statuses of cases without a result; a colon separates them from the names of the cases."""
+_SEE_PLAN = "5 shows predicted and measured times"
 _CANCELLED_PREFIX = f"{CaseStatus.CANCELLED} "
 
 
@@ -76,7 +82,7 @@ class RunFinding:
     @property
     def is_problem(self) -> bool:
         """Whether a part of the run failed or is slow."""
-        return self.kind not in (FindingKind.SUMMARY, FindingKind.NOTE, FindingKind.NOISY)
+        return self.kind not in (*QUIET_KINDS, FindingKind.NEXT_STEP, FindingKind.NOISY)
 
     @property
     def sign(self) -> str:
@@ -110,18 +116,6 @@ class RunFinding:
 def choose_colour(kind: str) -> str:
     """Return the style of a status or of another kind of finding."""
     return _COLOURS.get(kind, "")
-
-
-def list_for_headline(findings: Iterable[RunFinding]) -> list[RunFinding]:
-    """Return the problems in the order for a line that shows only the first one.
-
-    If the worst one is a slow rank, noise comes before it, since it may be the cause.
-    """
-    quiet_kinds = (FindingKind.SUMMARY, FindingKind.NOTE)
-    problems = [finding for finding in findings if finding.kind not in quiet_kinds]
-    if not problems or problems[0].kind is not FindingKind.SLOW:
-        return problems
-    return sorted(problems, key=lambda finding: finding.kind is not FindingKind.NOISY)
 
 
 class RunFindings:
@@ -195,11 +189,12 @@ class RunFindings:
             # The demo, for example, is not among the runs of the Results page.
             return [RunFinding(FindingKind.SUMMARY, "", self._outcome)]
         steps = "3 compares it with other runs"
-        if self._is_of_plan:
-            steps = f"5 shows predicted and measured times, {steps}"
         if any(case.status.is_bad for case in self._feed.state.cases.values()):
             steps = f"F runs again what failed, {steps}"
-        return [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
+        findings = [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
+        if self._is_of_plan:
+            findings.append(RunFinding(FindingKind.NEXT_STEP, "", _SEE_PLAN))
+        return findings
 
     @property
     def _is_of_plan(self) -> bool:

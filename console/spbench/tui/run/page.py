@@ -17,11 +17,10 @@ from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS, RUN_HELP
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
 from spbench.tui.run.details import build_case_details
-from spbench.tui.run.findings import list_for_headline
 from spbench.tui.run.loading import RunLoader
 from spbench.tui.run.offers import has_effect, has_use, is_possible
 from spbench.tui.run.panels import Panel
-from spbench.tui.run.panes.headline import Headline
+from spbench.tui.run.panes.headline import Headline, list_for_headline
 from spbench.tui.run.panes.start_note import NoRunText, StartNote, describe_preparation
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.rank_details import build_rank_details

@@ -15,7 +15,7 @@ from spbench.record.number_formatting import format_whole_seconds
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
-from spbench.tui.run.findings import MUTED, RunFinding, choose_colour
+from spbench.tui.run.findings import MUTED, QUIET_KINDS, FindingKind, RunFinding, choose_colour
 from spbench.tui.widgets.text import cell_width, fit, wrap_words
 from spbench_core.events import fields as event_fields
 from spbench_core.events.statuses import CaseStatus
@@ -27,6 +27,18 @@ MIN_GROWTH_SHARE = 0.2
 """The remaining time is shown as longer only if it grew by more than both, else it would jitter."""
 MAX_FINDING_LINES = 3
 """Most lines of the finding below the two lines about the run."""
+
+
+def list_for_headline(findings: Iterable[RunFinding]) -> list[RunFinding]:
+    """Return the findings in the order for a line that shows only the first one.
+
+    These are the next step of a plan's run, and the problems. If the worst one is a slow rank,
+    noise comes before it, since it may be the cause.
+    """
+    problems = [finding for finding in findings if finding.kind not in QUIET_KINDS]
+    if not problems or problems[0].kind is not FindingKind.SLOW:
+        return problems
+    return sorted(problems, key=lambda finding: finding.kind is not FindingKind.NOISY)
 
 
 class HeadlinePart(NamedTuple):
