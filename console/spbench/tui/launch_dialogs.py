@@ -135,9 +135,7 @@ async def choose_hosts(app: App[Any], context: ConsoleContext) -> None:
     """Ask for the hosts of runs: a hostfile or a list; empty for those of the suite."""
     choice = context.launch_choice
     current = str(choice.hostfile) if choice.hostfile else choice.hosts or ""
-    question = (
-        "Run on a hostfile, or node[01-08]:4,other; empty: the suite's own hosts"
-    )
+    question = "Run on a hostfile, or node[01-08]:4,other; empty: the suite's own hosts"
     folder = context.options.folder
 
     def parse(line: str) -> LaunchChoice:
