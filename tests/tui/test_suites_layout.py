@@ -4,7 +4,7 @@ import pytest
 from textual.widgets import Static
 
 from spbench.engine.run_estimate import CaseEstimate, EstimateSource
-from spbench.tui.suites.case_facts import render_case_facts
+from spbench.tui.suites.case_facts import find_inherited_names, render_case_facts
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.cases_table import CasesTable
 from support.tui.app_driver import wait_until
@@ -46,10 +46,10 @@ async def test_facts_of_the_selected_case_are_below_its_command(suite, case_esti
         pane = app.screen.query_one(CommandPane)
 
         def read_command():
-            return str(pane.query_one(Static).content).replace("\N{NO-BREAK SPACE}", " ")
+            return str(pane.query_one(Static).content)
 
         await wait_until(pilot, lambda: "and 1.5 s as its share" in read_command())
-        for part in ("2.5 s from earlier runs", "image_size 64", "F7\ncorrupt-halo,"):
+        for part in ("2.5 s from earlier runs", "image_size        64", "F7\ncorrupt-halo,"):
             assert part in read_command()
 
 
@@ -61,8 +61,29 @@ async def test_facts_leave_out_values_of_the_environment(suite):
         await wait_for_cases(pilot, 4)
         parsed = await get_text_pane(app).parse()
         text = render_case_facts(parsed.cases[-1], None).plain
-        assert "env\N{NO-BREAK SPACE}TOKEN" in text
+        assert "TOKEN" in text
         assert "secret" not in text
+
+
+async def test_facts_come_first_in_the_words_of_the_form_and_mark_suite_defaults(suite):
+    defaults = "defaults:\n  repeat: 3\n  params: {seed: 7}\n"
+    suite.write_text(SUITE.replace("cases:\n", f"{defaults}cases:\n"))
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot)
+        parsed = await get_text_pane(app).parse()
+        case = parsed.cases[0]
+        inherited = find_inherited_names(parsed.text, case)
+        lines = render_case_facts(case, None, inherited, 40).plain.splitlines()
+        assert lines[1:3] == ["ranks     2", "repeats   3 (suite default)"]
+        rows = [" ".join(line.split()) for line in lines]
+        for line in ("seed 7 (suite default)", "halo_len 1", "channels_last off"):
+            assert line in rows
+        content = app.screen.query_one(CommandPane).query_one(Static)
+        await wait_until(pilot, lambda: "job 1" in str(content.content)[1:])
+        text = str(content.content)
+        assert text.index("parameters") < text.index("job 1") < text.index("environment")
+        assert text.count("-m spbench_workers") == 1
 
 
 async def test_undo_keeps_the_selected_case_in_view(suite):

@@ -154,7 +154,7 @@ async def test_shows_the_launch_command_of_the_selected_case(suite):
         await wait_until(pilot, lambda: "--iterations 5" in read_screen(app))
         command_text = " ".join(str(command.query_one(Static).content).split())
         assert "--iterations 5" in standalone
-        assert command.command_line in command_text
+        assert commands[0].launcher_line in command_text
         assert "Command of second[iterations=5]" in read_screen(app)
         await pilot.press("y")
         assert app.clipboard == command.command_line

@@ -1,14 +1,15 @@
-"""Facts about a case, shown below its launch command."""
+"""Facts about a case, shown next to its launch command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from rich.style import Style
 from rich.text import Text
 
 from spbench.engine.run_estimate import CaseEstimate, format_estimate
+from spbench.tui.suites.case_rows import ALL_SLOTS
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
@@ -16,25 +17,67 @@ if TYPE_CHECKING:
 
 _QUIET = Style(dim=True)
 _STRONG = Style(bold=True)
+_GAP = 3
+"""Cells between two columns of parameters."""
+_INHERITED = " (suite default)"
 
 
-def render_case_facts(case: Case, estimate: CaseEstimate | None) -> Text:
-    """Return the duration, parameters, checks, expectations and faults of a case.
+def render_case_facts(
+    case: Case, estimate: CaseEstimate | None, inherited: Set[str] = frozenset(), width: int = 0
+) -> Text:
+    """Return the duration, ranks and parameters of a case, and its checks and faults.
 
     Parameters that differ from their default are bold. Call it in a thread: it loads the catalog.
+
+    Args:
+        case: The case.
+        estimate: Its estimated duration.
+        inherited: The names of the values that it inherits from the suite.
+        width: The cells in which parameters are placed in columns.
     """
+    ranks = ALL_SLOTS if case.np is None else f"{case.np:,}"
+    facts = {
+        "duration": _describe_duration(estimate),
+        "ranks": f"{ranks}{_INHERITED if 'np' in inherited else ''}",
+        "repeats": f"{case.repeat}{_INHERITED if 'repeat' in inherited else ''}",
+    }
+    text = Text(f"{case.entry.summary}\n")
+    for label, fact in facts.items():
+        if fact:
+            text.append(f"{label:<10}", _QUIET).append(f"{fact}\n")
     sections = (
-        ("duration", Text(_describe_duration(estimate))),
-        ("parameters", _render_params(case)),
+        ("parameters", _render_params(case, inherited, width)),
+        ("metrics", Text(", ".join(_list_metric_names(case)))),
         ("checks", Text(", ".join(case.entry.list_checks(dict(case.params))))),
         ("expectations", Text(", ".join(map(_format_expectation, case.expect)))),
         ("faults to plant with F7", Text(_list_faults(case))),
     )
-    text = Text(case.entry.summary)
     for title, content in sections:
         if content:
-            text.append(f"\n{title}\n", _QUIET).append_text(content)
+            text.append(f"\n{title}\n", _QUIET).append_text(content).append("\n")
     return text
+
+
+def _list_metric_names(case: Case) -> list[str]:
+    from spbench.suites.expectations import list_metrics
+
+    return [metric.name for metric in list_metrics(case.entry, case.params)]
+
+
+def find_inherited_names(text: str, case: Case) -> Set[str]:
+    """Return the names of values that a case inherits from the suite."""
+    if "defaults:" not in text:  # so that a large suite is not parsed again
+        return frozenset()
+    from spbench.suites.defaults import select_inherited
+    from spbench.suites.edit.compose import find_entry, read_defaults
+    from spbench.suites.edit.outline import Outline
+
+    index = find_entry(text, case.line)
+    if index is None:
+        return frozenset()
+    inherited = select_inherited(read_defaults(text), Outline(text).items[index].data)
+    params = map(case.entry.find_param, inherited.get("params", {}))
+    return {*inherited, *(param.name for param in params if param is not None)}
 
 
 def _describe_duration(estimate: CaseEstimate | None) -> str:
@@ -48,22 +91,54 @@ def _describe_duration(estimate: CaseEstimate | None) -> str:
     return f"{text}, and {share} as its share of the start of {launches}"
 
 
-def _render_params(case: Case) -> Text:
-    return Text("  ").join(_list_param_texts(case))
+def _render_params(case: Case, inherited: Set[str], width: int) -> Text:
+    """Return the parameters in columns, first those that differ from their default."""
+    value_by_name = dict(_list_param_texts(case))
+    if not value_by_name:
+        return Text()
+    changed = [name for name in value_by_name if _is_changed(case, name)]
+    names = [*changed, *(name for name in value_by_name if name not in changed)]
+    name_width = max(map(len, names)) + 1
+    cells = []
+    for name in names:
+        cell = Text().append(f"{name:<{name_width}}", _QUIET)
+        cell.append(value_by_name[name], _STRONG if name in changed else None)
+        cells.append(cell.append(_INHERITED if name in inherited else ""))
+    return _place_in_columns(cells, width)
 
 
-def _list_param_texts(case: Case) -> Iterator[Text]:
-    from spbench.suites.expand import format_label
+def _place_in_columns(cells: Sequence[Text], width: int) -> Text:
+    """Return texts from top to bottom in as many equal columns as the width allows."""
+    column_width = max(cell.cell_len for cell in cells) + _GAP
+    column_count = max(1, (width + _GAP) // column_width)
+    row_count = -(-len(cells) // column_count)
+    lines = []
+    for row in range(row_count):
+        line = Text()
+        for cell in cells[row::row_count]:
+            line.pad_right(-line.cell_len % column_width)
+            line.append_text(cell)
+        lines.append(line)
+    return Text("\n").join(lines)
 
+
+def _is_changed(case: Case, name: str) -> bool:
+    param = case.entry.find_param(name)
+    value = case.params[name]
+    return param is not None and value is not None and value != param.default
+
+
+def _list_param_texts(case: Case) -> Iterator[tuple[str, str]]:
+    """Yield names and values in the words of the form, without unset texts."""
+    from spbench_core.catalog.default_texts import format_default_texts
+
+    text_by_name = format_default_texts(case.entry, case.params)
     for name, value in case.params.items():
-        param = case.entry.find_param(name)
-        is_default = param is None or value is None or value == param.default
-        label = "auto" if value is None else format_label(value)
+        text = text_by_name.get(name, "")
         if isinstance(value, Mapping):  # an environment; its values may be credentials
-            label = ", ".join(value)
-        # A name and its value stay on one line.
-        name_text = Text().append(f"{name}\N{NO-BREAK SPACE}", _QUIET)
-        yield name_text.append(label, None if is_default else _STRONG)
+            text = ", ".join(value)
+        if text:
+            yield name, " ".join(text.split())
 
 
 def _format_expectation(expectation: Expectation) -> str:

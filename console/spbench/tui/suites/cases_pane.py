@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
-from spbench.tui.suites.case_facts import render_case_facts
+from spbench.tui.suites.case_facts import find_inherited_names, render_case_facts
 from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""
-_MIN_FITTED_HEIGHT = 24
+_MIN_FITTED_HEIGHT = 16
 """Height of the pane from which table and command both have enough rows."""
+_MIN_FACTS_HEIGHT = 12
+"""Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
 
 
@@ -42,10 +44,11 @@ class CommandPane(VerticalScroll):
     """
 
     HELP: ClassVar[str] = """\
-The exact launch line of the job with the selected case, on the selected hosts, and its environment.
-Below it is the line that runs only this case, without spbench. y copies the launch line with its
-environment. The rest is about the case: the estimate of its duration, all its parameters, its
-checks and expectations, and the faults that can be planted.
+The selected case: the estimate of its duration, its ranks, all its parameters, its checks and
+expectations, and the faults that can be planted. Parameters that differ from their default are
+bold. Below them is the exact launch line of the job with the case, on the selected hosts, then the
+arguments that run only this case, without spbench, and the environment of both. A low pane begins
+with the launch line. y copies the launch line with its environment.
 """
     DEFAULT_CSS = "CommandPane { scrollbar-size: 0 1; }"
 
@@ -53,6 +56,9 @@ checks and expectations, and the faults that can be planted.
         super().__init__(id=id, classes=classes)
         self.command_line = ""
         self.reason = NO_CASE
+        self._parts = [Text(NO_CASE)]
+        self._warning = Content("")
+        self._is_short = True
         self.border_title = "Command"
 
     def compose(self) -> ComposeResult:
@@ -82,28 +88,38 @@ checks and expectations, and the faults that can be planted.
             self.command_line = command.line
             self.border_title = Content(f"Command of {case_id}")
             text = _render_command(command)
-        if facts is not None:
-            text = text + Text("\n\n") + facts
-        content = Content.from_rich_text(text)
-        if warning:
-            line = Content.styled(f"{EXCESS_SIGN} {warning}\n", "$text-warning")
-            content = line + Content.from_rich_text(text)
+        warning_text = f"{EXCESS_SIGN} {warning}\n" if warning else ""
+        self._warning = Content.styled(warning_text, "$text-warning")
+        self._parts = [text] if facts is None else [facts, text]
+        self._show_parts()
+
+    def on_resize(self) -> None:
+        """Show the parts in the order for the new height."""
+        if self._is_short != (self.size.height < _MIN_FACTS_HEIGHT):
+            self._show_parts()
+
+    def _show_parts(self) -> None:
+        self._is_short = self.size.height < _MIN_FACTS_HEIGHT
+        parts = self._parts[::-1] if self._is_short else self._parts
+        content = self._warning + Content.from_rich_text(Text("\n").join(parts))
         for block in self.query(TextBlock):  # none while the console is being closed
             block.show(content)
 
 
 def _render_command(command: JobCommand) -> Text:
     quiet = Style(dim=True)
-    strong = Style(bold=True)
-    text = Text().append(f"{command.heading}\n", quiet)
-    # The launch line comes first, since a short pane shows no more.
-    text.append(command.launcher_line, strong)
-    if command.added:
-        text.append("\nin its environment\n", quiet).append(" ".join(command.added))
-    if command.secrets:
-        text.append("\nset and export first\n", quiet).append(" ".join(command.secrets))
+    text = Text().append(f"{command.heading}\n", quiet).append(f"{command.launcher_line}\n")
+    environment = " ".join(command.added)
     for _, line in command.standalone:
-        text.append("\nstandalone, without spbench\n", quiet).append(line)
+        line = line.removeprefix(environment).lstrip()
+        is_longer = line.startswith(f"{command.launcher_line} ")
+        title = "standalone, without spbench: this line, and" if is_longer else "standalone"
+        arguments = line.removeprefix(command.launcher_line).lstrip() if is_longer else line
+        text.append(f"\n{title}\n", quiet).append(f"{arguments}\n")
+    if command.secrets:
+        text.append("\nset and export first\n", quiet).append(f"{' '.join(command.secrets)}\n")
+    if environment:
+        text.append("\nin the environment\n", quiet).append("\n".join(command.added))
     return text
 
 
@@ -139,6 +155,7 @@ class CasesPane(Vertical):
     def on_resize(self) -> None:
         """Give the table the rows that it needs if the pane is next to the text."""
         self._fit_table()
+        self._show_command_soon()  # in columns that fit the new width
 
     def _fit_table(self) -> None:
         fitted = self.size.height >= _MIN_FITTED_HEIGHT
@@ -253,7 +270,9 @@ class CasesPane(Vertical):
     async def _compute_command(
         self, parsed: ParsedSuite, case: Case, estimate: CaseEstimate | None
     ) -> None:
+        width = self.query_one(CommandPane).scrollable_content_region.width
         command = await asyncio.to_thread(find_command, parsed, case.id)
-        facts = await asyncio.to_thread(render_case_facts, case, estimate)
+        inherited = await asyncio.to_thread(find_inherited_names, parsed.text, case)
+        facts = await asyncio.to_thread(render_case_facts, case, estimate, inherited, width)
         for pane in self.query(CommandPane):  # none if the console has ended in the meantime
             pane.show(command, case.id, parsed.excess_by_case.get(case.id, ""), facts)
