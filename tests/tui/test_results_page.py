@@ -12,10 +12,12 @@ from spbench.engine import background
 from spbench.record.findings import collect_findings
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import list_summaries, update_known_runs
+from spbench.record.runs.playback import find_demo_run
 from spbench.report.export import export_text
 from spbench.report.recorded import load_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.results import library as library_module
+from spbench.tui.results.bindings import DEMO_STAYS
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.export import ExportDialog
 from spbench.tui.results.library import RunLibrary
@@ -45,6 +47,7 @@ from support.tui.results_page import (
     wait_for_comparison,
     wait_for_run,
 )
+from support.tui.suites_page import list_messages
 
 
 @pytest.fixture
@@ -440,6 +443,29 @@ async def test_case_screen_opens_without_reading_files(tmp_path, home):
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
         await wait_until(pilot, lambda: "max 5.00 ms" in find_line(app, "time p50"))
         await wait_until(pilot, lambda: "Launched by Open MPI" in read_screen(app))
+
+
+async def test_demo_run_is_listed_once_it_was_played(tmp_path, home):
+    demo = find_demo_run()
+    files = [*demo.path.iterdir(), *(home / "runs").rglob("*")]
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
+        page = await wait_for_run(pilot)
+        assert "demo" not in read_screen(app)
+        app.context.replay_run(demo, None)
+        app.context.show_page("results")
+        page._poll_now()
+        await wait_until(pilot, lambda: "7/9" in find_line(app, "demo"))
+        await pilot.press("home")
+        await wait_until(pilot, lambda: shows_selected_run(page))
+        assert page._pane.selected_run().folder == demo
+        await wait_until(pilot, lambda: "stencil" in read_screen(app))
+        await pilot.press("t", "B", "d", "F", "R")
+        await wait_until(pilot, lambda: DEMO_STAYS in list_messages(app))
+        assert app.screen is page
+        await pilot.press("c")
+        await wait_until(pilot, lambda: "The demo has only one run" in read_screen(app))
+    assert files == [*demo.path.iterdir(), *(home / "runs").rglob("*")]
 
 
 @pytest.mark.long

@@ -9,6 +9,9 @@ from spbench_core.events.statuses import RunStatus
 
 MODIFYING_ACTIONS = frozenset({"export", "note", "pin", "delete", "prune", "failed", "repeat"})
 """Actions that a read-only console lacks."""
+HOME_ACTIONS = frozenset({"note", "pin", "delete", "failed", "repeat"})
+"""Actions that need a run of the home, which the demo run is not."""
+DEMO_STAYS = "the demo run comes with spbench: it does not change, and cannot be started again"
 FAILURE_ACTIONS = frozenset({"failed"})
 """Actions that need a run that has failed."""
 FOOTER = (

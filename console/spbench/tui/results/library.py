@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from spbench.errors import SpbenchError, UsageError
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp
-from spbench.record.runs.history import KnownRuns, RunSummary, update_known_runs
+from spbench.record.runs.history import (
+    KnownRuns,
+    RunSummary,
+    read_summary,
+    update_known_runs,
+)
+from spbench.record.runs.playback import find_demo_run
 from spbench.report.baselines.creation import make_baseline_run
 from spbench.report.baselines.files import (
     baseline_path,
@@ -68,6 +74,9 @@ class RunLibrary:
         home: The folder of the runs.
         readonly: Whether nothing may be written, not even the index of runs.
         max_cached_runs: The largest number of runs in the cache.
+
+    Attributes:
+        demo: The demo run, if it is among the runs.
     """
 
     def __init__(
@@ -76,6 +85,7 @@ class RunLibrary:
         self.home = home
         self._max_cached_runs = max_cached_runs
         self._readonly = readonly
+        self.demo: RunSummary | None = None
         self._summaries: KnownRuns | None = None
         self._loaded: OrderedDict[str, tuple[FileStamp, RecordedRun]] = OrderedDict()
         self._times: OrderedDict[str, IterationTimes] = OrderedDict()
@@ -87,7 +97,21 @@ class RunLibrary:
     def summaries(self) -> list[RunSummary]:
         """Return summaries of all runs, the newest first."""
         self._summaries = update_known_runs(self.home, self._summaries, keep=not self._readonly)
-        return [summary for _, summary in reversed(self._summaries.values())]
+        runs = [summary for _, summary in reversed(self._summaries.values())]
+        if self.demo is not None:
+            started = self.demo.started or 0.0
+            older = (index for index, run in enumerate(runs) if (run.started or 0.0) < started)
+            runs.insert(next(older, len(runs)), self.demo)
+        return runs
+
+    def show_demo(self) -> None:
+        """Add the demo run, a part of spbench that does not change, to the runs."""
+        if self.demo is None:
+            self.demo = read_summary(find_demo_run())
+
+    def is_demo(self, run: RunSummary) -> bool:
+        """Return whether a run is the demo run, which is not in the home."""
+        return self.demo is not None and run.folder == self.demo.folder
 
     def compare(self, a: RecordedRun, b: RecordedRun) -> RunComparison:
         """Compare two runs like ``spbench compare``; if readonly, without past launches."""
@@ -220,6 +244,8 @@ class RunLibrary:
 
     def count_passed(self, run_id: str) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases of a run; None if unknown."""
+        if self.demo is not None and run_id == self.demo.id:
+            return self.demo.count_passed()
         stamped_run = (self._summaries or {}).get(run_id)
         counts = None if stamped_run is None else stamped_run[1].count_passed()
         cached = self._loaded.get(run_id)

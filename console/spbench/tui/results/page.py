@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,17 +16,25 @@ from textual.css.query import NoMatches
 from textual.worker import Worker
 
 from spbench.record.runs.history import RunSummary
+from spbench.record.runs.playback import find_demo_run
 from spbench.report.previous_times import list_earlier_runs
 from spbench.tui.context import ConsoleContext
 from spbench.tui.page import Page
 from spbench.tui.results.baseline_dialogs import BaselineDialogs
-from spbench.tui.results.bindings import FOOTER, MODIFYING_ACTIONS, RESULTS_BINDINGS, is_allowed
+from spbench.tui.results.bindings import (
+    DEMO_STAYS,
+    FOOTER,
+    HOME_ACTIONS,
+    MODIFYING_ACTIONS,
+    RESULTS_BINDINGS,
+    is_allowed,
+)
 from spbench.tui.results.case_screen import CaseScreen
 from spbench.tui.results.cases_view import CasesView
-from spbench.tui.results.compared_sides import Repetition
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
 from spbench.tui.results.run_changes import RunChanges
+from spbench.tui.results.run_starts import RunStarts
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.view_loader import ViewLoader, ViewRequest, select_history
 from spbench.tui.results.views import View, ViewTab
@@ -91,6 +100,7 @@ both, a metric over runs, a metric over a swept parameter."""
         self._loader = ViewLoader(self._views, self._library)
         self._baseline: str | None = None
         self._baselines = BaselineDialogs(self, self._library)
+        self._starts = RunStarts(self, self._views)
         self._changes = RunChanges(self, context.options.home, self._poll_now)
 
     def compose_body(self) -> ComposeResult:
@@ -110,6 +120,9 @@ both, a metric over runs, a metric over a swept parameter."""
             self._poll_worker = self.run_worker(self._poll(), group="look")
 
     async def _poll(self) -> None:
+        feed = self.context.feed
+        if feed is not None and feed.folder == find_demo_run():
+            self._library.show_demo()
         runs = await asyncio.to_thread(self._library.summaries)
         baselines = await asyncio.to_thread(self._library.name_baselines)
         self._polled_at = time.monotonic()
@@ -190,6 +203,8 @@ both, a metric over runs, a metric over a swept parameter."""
             return any(other.status == RunStatus.RUNNING for other in self._runs)
         if run is None:
             return action == "filter"
+        if self._library.is_demo(run) and action in HOME_ACTIONS:
+            return False
         if action == "compare":
             return bool(self._pane.marked or list_earlier_runs(self._runs, run))
         if action == "all_metrics":
@@ -220,15 +235,7 @@ both, a metric over runs, a metric over a swept parameter."""
 
     def action_repeat(self) -> None:
         """Run a side of the comparison again, or the run under the cursor."""
-        run = self._pane.selected_run()
-        if run is None or not self.offers("repeat"):
-            self.notify("R runs a suite again when its run has ended")
-        else:
-            self.start_action(self._repeat, self._views.plan_repetition(self._view, run))
-
-    async def _repeat(self, repetition: Repetition) -> None:
-        if await self.rerun(repetition.folder, repetition.launches):
-            self._pane.await_run(repetition)
+        self._change(partial(self._starts.repeat, view=self._view))
 
     def action_baseline(self) -> None:
         """Ask for a baseline, and compare the run with it."""
@@ -285,33 +292,17 @@ both, a metric over runs, a metric over a swept parameter."""
 
     def action_attach(self) -> None:
         """Watch the run under the cursor if it is running, or else the newest running run."""
-        running = [run for run in self._runs if run.status == RunStatus.RUNNING]
-        selected = self._pane.selected_run()
-        if running:
-            run = selected if selected in running else running[0]
-            self.context.watch_run(run.folder)
-        else:
-            self.app.notify("no run is running", severity="warning")
+        self._starts.watch(self._pane.selected_run(), self._runs)
 
     def action_failed(self) -> None:
         """Start a run of the failed cases of the run under the cursor."""
-        run = self._get_selected_run()
-        if run is None:
-            return
-        if run.status == RunStatus.RUNNING:
-            self.app.notify("this run is still running; o shows it", severity="warning")
-        elif run.status == RunStatus.PASSED:
-            self.app.notify("no case of this run has failed")
-        else:
-            self.start_action(self.rerun_failed_cases, run.folder)
+        self._change(self._starts.rerun_failed)
 
     def action_replay(self) -> None:
         """Replay the run in real time."""
         run = self._get_selected_run()
-        if run and run.status == RunStatus.RUNNING:
-            self.app.notify("this run is still running; o shows it", severity="warning")
-        elif run:
-            self.context.replay_run(run.folder, 1.0)
+        if run:
+            self._starts.replay(run)
 
     def action_export(self) -> None:
         """Write the shown comparison or run to a file."""
@@ -339,7 +330,9 @@ both, a metric over runs, a metric over a swept parameter."""
 
     def _change(self, change: Callable[[RunSummary], Awaitable[None]]) -> None:
         run = self._get_selected_run()
-        if run:
+        if run and self._library.is_demo(run):
+            self.notify(DEMO_STAYS, severity="warning")
+        elif run:
             self.start_action(change, run)
 
     def _poll_now(self) -> None:

@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
 from spbench.record.runs.marks import RunMarks
+from spbench.record.runs.playback import find_demo_run
 from spbench.report.comparison.model import RunComparison
 from spbench.report.previous_times import list_earlier_runs
 from spbench.report.recorded import RecordedRun
@@ -56,6 +57,8 @@ class ViewRequest:
 
     def explain_no_comparison(self) -> str:
         """Return why there is no run a, with advice."""
+        if self.run.folder == find_demo_run():
+            return "The demo has only one run. Run a suite twice to compare its runs."
         suite = self.run.suite
         if list_earlier_runs(self.runs, self.run):
             reason = f"No earlier run of {suite} has a case of this run"
