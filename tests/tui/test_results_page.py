@@ -903,17 +903,3 @@ async def test_small_screen_marks_the_cut_of_a_summary(tmp_path):
         summary = read_widget(app, "#run-summary")
         assert summary.endswith("… (o: all)")
         assert app.screen.query_one("#run-summary").size.height == len(summary.splitlines())
-
-
-async def test_console_may_end_while_a_run_is_read(tmp_path, home):
-    app = open_results(tmp_path)
-    async with app.run_test(size=MEDIUM_SIZE) as pilot:
-        page = await wait_for_run(pilot)
-        load = page._loader.load
-
-        async def load_after_the_end(request):
-            await page._views.remove_children()
-            await load(request)
-
-        page._loader.load = load_after_the_end
-        await page._load_view()

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import work
 from textual._context import active_message_pump
 from textual.actions import ActionParseResult
 from textual.app import ComposeResult
@@ -277,8 +278,9 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             self.exit(0)
 
     def _start_saving(self) -> None:
-        self.run_worker(self._save_and_quit(), group="leave")
+        self._save_and_quit()
 
+    @work(group="leave")
     async def _save_and_quit(self) -> None:
         """Save all unsaved texts, and quit unless one of them stays unsaved."""
         for page in self.pages.values():

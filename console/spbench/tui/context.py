@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -151,7 +151,8 @@ class ConsoleContext:
             feed.estimate = await asyncio.to_thread(estimate_recorded, folder, self.options.environ)
 
         if source is None:  # a replay has no remaining time to estimate
-            self._app.run_worker(estimate(), group="estimate", exclusive=True)
+            start: Callable[[], Awaitable[None]] = estimate
+            self._app.run_worker(start, group="estimate", exclusive=True)
         if show:
             self.show_page("run")
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -78,20 +79,20 @@ the run."""
     def on_mount(self) -> None:
         """Show the cases, and read the other destinations."""
         self._find(self._text)
-        self.run_worker(self._read_destinations(), group="read")
+        self._read_destinations()
 
     def on_resize(self) -> None:
         """Show as much of each destination as the new width allows."""
         self.call_after_refresh(self._show_rows)
 
+    @work(group="read")
     async def _read_destinations(self) -> None:
         destinations = await asyncio.to_thread(self._read)
         self._is_reading = False
-        if self.is_mounted and self.app.is_running:
-            self._destinations = [*destinations, *self._cases]
-            # A cursor that was moved keeps its destination; otherwise the best match is under it.
-            keep = self._get_choice() if self.query_one(LineTable).cursor_key != 0 else None
-            self._find(self.query_one(Input).value, keep)
+        self._destinations = [*destinations, *self._cases]
+        # A cursor that was moved keeps its destination; otherwise the best match is under it.
+        keep = self._get_choice() if self.query_one(LineTable).cursor_key != 0 else None
+        self._find(self.query_one(Input).value, keep)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the destinations that match."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -104,18 +103,15 @@ switches between all ranks and pairs of hosts, which have the value of their wor
 
     def _draw(self) -> None:
         if self._matrix is not None:
-            # Not a coroutine object: Python warns if one is cancelled before it starts.
-            show: Callable[[], Awaitable[None]] = partial(self._show, self._matrix)
-            self.run_worker(show, group="map", exclusive=True)
+            self._show(self._matrix)
 
+    @work(exclusive=True, group="map", description="the map of the links")
     async def _show(self, matrix: LinkMatrix) -> None:
         table = matrix.tables[min(self._table_index, len(matrix.tables) - 1)]
         by_host = self._by_host or len(table.ranks) > MAX_RANKS_DRAWN
         labelled = await asyncio.to_thread(
             _build_host_matrix if by_host else _build_rank_matrix, table
         )
-        if not self.app.is_running:
-            return
         chart = self.query_one(HeatMap)
         chart.display = True
         chart.update(
@@ -135,8 +131,6 @@ switches between all ranks and pairs of hosts, which have the value of their wor
         if fits and len(shown.ranks) <= MAX_RANKS_DRAWN:
             lines = await asyncio.to_thread(_list_measurements, matrix, shown)
             fits = max(map(cell_width, lines)) <= self.size.width
-        if not self.app.is_running:
-            return
         self.set_class(fits and bool(lines), "-with-measurements")
         self.query_one(HeatMap).styles.height = map_lines if fits and lines else "1fr"
         self.query_one("#measurements", Static).update("\n".join(lines))

@@ -160,10 +160,9 @@ last run that measured any."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
         is_due = time.monotonic() - self._polled_at >= self.poll_seconds
         if not is_polling and (is_due or self.context.launch_choice != self._polled_choice):
-            self._poll_worker = self.run_worker(self._poll(), group="look")
+            self._poll_worker = self.run_worker(self._poll, group="look")
         is_reading = self._load_worker is not None and not self._load_worker.is_finished
         if not is_reading and time.monotonic() - self._load_read_at >= self.load_seconds:
-            # Not a coroutine object: Python warns if one is cancelled before it starts.
             self._load_worker = self.run_worker(self._read_load, group="load")
         shown = (self._survey.version, self._hosts_pane.host, self.context.launch_choice)
         if shown != self._shown:
@@ -174,8 +173,6 @@ last run that measured any."""
         """Read the load of this machine; other hosts are only asked after a key."""
         await asyncio.to_thread(self._monitor.read)
         self._load_read_at = time.monotonic()
-        if not self.app.is_running:
-            return
         load = self._monitor.load
         mean = load.load_means[0] if load.load_means else None
         self._survey.update_load(socket.gethostname(), mean, load.findings)
@@ -199,15 +196,13 @@ last run that measured any."""
         if choice.hosts is not None or choice.hostfile is not None:
             self._typed_choice = choice
         sources = await asyncio.to_thread(read_sources, options, self._typed_choice)
-        if not self.app.is_running:
-            return
         sources_by_name: dict[Hashable, HostSource] = {source.name: source for source in sources}
         if sources_by_name != self._sources.sources:
             self._show_sources(sources_by_name)
         newest_run, matrix = await asyncio.to_thread(
             _read_last_links, options.home, self._newest_run
         )
-        if newest_run != self._newest_run and self.app.is_running:
+        if newest_run != self._newest_run:
             self._newest_run = newest_run
             self._last_runs = await asyncio.to_thread(_read_last_runs, options.home)
             links = self.query_one(LinksPane)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Input, Static
@@ -114,18 +114,18 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
             self._show_message(f"… {self._work}, {seconds:.0f} s; escape stops it")
         if time.monotonic() - self._searched_at >= POLL_INTERVAL:
             self._searched_at = time.monotonic()
-            self.run_worker(self._find_files(), group="look", exclusive=True)
+            self._find_files()
         self.query_one("#outdated").set_class(not self.is_outdated, "hidden")
         self._check_run()
         self._update_forecast()
 
+    @work(exclusive=True, group="look")
     async def _find_files(self) -> None:
         files = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
-        if self.app.is_running:
-            self.form.offer(files)
-            if self.details is None and self._message in ("", NO_PLAN):
-                has_profiles = bool(files.profiles or files.torchgraphs)
-                self.view.show_message(NO_PLAN if has_profiles else NO_PROFILE)
+        self.form.offer(files)
+        if self.details is None and self._message in ("", NO_PLAN):
+            has_profiles = bool(files.profiles or files.torchgraphs)
+            self.view.show_message(NO_PLAN if has_profiles else NO_PROFILE)
 
     def _show_message(self, text: str, is_error: bool = False) -> None:
         if is_error or text != self._message:
@@ -156,13 +156,12 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
         launch_choice = (self.context.launch_choice, self.context.overrides)
         if self.details is not None and launch_choice != self._forecast_choice:
             self._forecast_choice = launch_choice
-            # Not a coroutine object: Python warns if one is cancelled before it starts.
-            show: Callable[[], Awaitable[None]] = partial(self._show_forecast, self.details)
-            self.run_worker(show, group="forecast", exclusive=True)
+            self._show_forecast(self.details)
 
+    @work(exclusive=True, group="forecast", description="the forecast of the start of a plan")
     async def _show_forecast(self, details: PlanDetails) -> None:
         forecast = await asyncio.to_thread(forecast_start, details, self.context)
-        if self.app.is_running and details is self.details:
+        if details is self.details:
             self._forecast = forecast
             self.view.show_forecast(forecast)
 

@@ -155,9 +155,6 @@ Ctrl+S measures, and Escape leaves the form."""
         except SpbenchError as error:
             self.show_problems([str(error)])
             return None
-        # In the meantime the form may have been left, which removes its widgets.
-        if not (self.is_running and self.app.is_running):
-            return None
         output = _name_file(model, forecast.params)
         rows.show_defaults({**forecast.default_texts, _FILE.name: output})
         request = replace(request, output=reader.text(_FILE.name) or output)

@@ -84,8 +84,7 @@ as early as possible. With schedule zb-h1, A to J compute weight gradients.
 
     async def _fill(self, simulation: Simulation, columns: int) -> None:
         lines = await asyncio.to_thread(_render_step, simulation, columns)
-        if self.is_running:
-            self.query_one("#timeline", Static).update(lines)
+        self.query_one("#timeline", Static).update(lines)
 
 
 def _render_step(simulation: Simulation, columns: int) -> Content:

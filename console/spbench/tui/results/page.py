@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.css.query import NoMatches
 from textual.worker import Worker
 
 from spbench.record.runs.history import RunSummary
@@ -30,7 +30,6 @@ from spbench.tui.results.bindings import (
     is_allowed,
 )
 from spbench.tui.results.case_screen import CaseScreen
-from spbench.tui.results.cases_view import CasesView
 from spbench.tui.results.export import export_shown
 from spbench.tui.results.library import CaseCounter, RunLibrary
 from spbench.tui.results.run_changes import RunChanges
@@ -117,7 +116,7 @@ both, a metric over runs, a metric over a swept parameter."""
         """Read the folder of the runs periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
         if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
-            self._poll_worker = self.run_worker(self._poll(), group="look")
+            self._poll_worker = self.run_worker(self._poll, group="look")
 
     async def _poll(self) -> None:
         feed = self.context.feed
@@ -126,8 +125,6 @@ both, a metric over runs, a metric over a swept parameter."""
         runs = await asyncio.to_thread(self._library.summaries)
         baselines = await asyncio.to_thread(self._library.name_baselines)
         self._polled_at = time.monotonic()
-        if not self.app.is_running:
-            return
         has_running = any(run.status == RunStatus.RUNNING for run in runs)
         is_changed = runs != self._runs or baselines != self._pane.baselines
         if is_changed or has_running or not runs:
@@ -159,23 +156,12 @@ both, a metric over runs, a metric over a swept parameter."""
         if case is not None:
             self.app.push_screen(CaseScreen(case))
 
-    def _reload(self) -> None:
-        # Not a coroutine object: Python warns if one is cancelled before it starts.
-        fill_view: Callable[[], Awaitable[None]] = self._load_view
-        self.run_worker(fill_view, group="fill", exclusive=True)
-
-    async def _load_view(self) -> None:
+    @work(exclusive=True, group="fill")
+    async def _reload(self) -> None:
         """Load and show the view, unless the cursor moves on before."""
         await asyncio.sleep(self.load_delay_seconds)
-        if not self.app.is_running:
-            return
         run = self._pane.selected_run()
-        try:
-            await self._loader.load(None if run is None else self._build_request(run))
-        except NoMatches:
-            if self.query(CasesView):
-                raise
-            return  # the console has ended while the run was read
+        await self._loader.load(None if run is None else self._build_request(run))
         if run is not None:
             self._pane.show_details(self._views.cases.run)
             self._pane.table.update_rows()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
 
 from spbench.errors import SpbenchError
 from spbench.record.runs.history import RunSummary
@@ -29,9 +28,6 @@ _RELOAD_FACTOR = 4
 """A running run is loaded again after the time for loading it times this factor."""
 MAX_HISTORY = 200
 """Largest number of runs over which a metric is plotted."""
-
-_Args = ParamSpec("_Args")
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class ViewLoader:
         """Load the runs of a request into the views, or show the error."""
         views = self._views
         try:
-            run = await self._run_in_thread(self._library.load, request.run.folder)
+            run = await asyncio.to_thread(self._library.load, request.run.folder)
         except SpbenchError as error:
             views.show_nothing(str(error))
             return
@@ -129,7 +125,7 @@ class ViewLoader:
         if request.marked is None or request.marked.id == request.run.id:
             return None
         with suppress(SpbenchError):
-            return await self._run_in_thread(self._library.load, request.marked.folder)
+            return await asyncio.to_thread(self._library.load, request.marked.folder)
         return None
 
     async def _show_case_times(self, run: RecordedRun) -> None:
@@ -178,7 +174,7 @@ class ViewLoader:
             return SideA(baseline=request.baseline)
         if request.marked is not None and request.marked.id != run.summary.id:
             return SideA(request.marked)
-        return await self._run_in_thread(self._library.choose_side, request.runs, run)
+        return await asyncio.to_thread(self._library.choose_side, request.runs, run)
 
     async def _make_comparison(self, run: RecordedRun, side: SideA) -> RunComparison:
         """Return the comparison of a run with another one or a baseline.
@@ -189,9 +185,9 @@ class ViewLoader:
         library = self._library
         if side.run is None:
             name = side.baseline or ""
-            return await self._run_in_thread(library.compare_with_baseline, name, run)
-        a = await self._run_in_thread(library.load, side.run.folder)
-        return await self._run_in_thread(library.compare, a, run)
+            return await asyncio.to_thread(library.compare_with_baseline, name, run)
+        a = await asyncio.to_thread(library.load, side.run.folder)
+        return await asyncio.to_thread(library.compare, a, run)
 
     async def _load_both_times(
         self, run: RecordedRun, other: RunSummary | None
@@ -203,7 +199,7 @@ class ViewLoader:
     async def _load_times(self, summary: RunSummary) -> LoadedTimes:
         """Return the times of a run, or the reason why they cannot be read."""
         try:
-            times = await self._run_in_thread(self._library.load_times, summary.folder)
+            times = await asyncio.to_thread(self._library.load_times, summary.folder)
         except SpbenchError as error:
             return LoadedTimes({}, str(error))
         return LoadedTimes(times)
@@ -214,19 +210,7 @@ class ViewLoader:
         for count, summary in enumerate(history, 1):
             self._views.show_progress(f"reading {count} of {format_quantity(len(history), 'run')}…")
             try:
-                runs.append(await self._run_in_thread(self._library.load, summary.folder))
+                runs.append(await asyncio.to_thread(self._library.load, summary.folder))
             except SpbenchError:
                 continue
         return runs
-
-    async def _run_in_thread(
-        self,
-        function: Callable[_Args, _Answer],
-        *args: _Args.args,
-        **kwargs: _Args.kwargs,
-    ) -> _Answer:
-        """Call a function in a thread; cancel the task if the console has closed by then."""
-        answer = await asyncio.to_thread(function, *args, **kwargs)
-        if not self._views.app.is_running:
-            raise asyncio.CancelledError
-        return answer

@@ -6,6 +6,7 @@ A file system that hangs, or a case with many ranks, must not stop the console.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,11 @@ class RunLoader:
         self._has_asked_report = False
         for pane in page.query(PreviousPane):
             pane.clear()  # it has the times for the run that was shown before
-        page.run_worker(self._find_suite(), group="suite", exclusive=True)
+        self._start(self._find_suite, "suite")
+
+    def _start(self, work: Callable[[], Awaitable[None]], group: str) -> None:
+        # Not a coroutine object: Python warns if one is cancelled before it starts.
+        self._page.run_worker(work, group=group, exclusive=True)
 
     def close(self) -> None:
         """Ignore files that are still being read, because another run is shown."""
@@ -58,13 +63,13 @@ class RunLoader:
         run = self._feed.state.run
         if run is not None and not self._has_asked_previous:
             self._has_asked_previous = True
-            self._page.run_worker(self._load_previous(), group="previous", exclusive=True)
+            self._start(self._load_previous, "previous")
         if run is not None and run.finished is not None and not self._has_asked_report:
             self._has_asked_report = True
-            self._page.run_worker(self._find_report(), group="report", exclusive=True)
+            self._start(self._find_report, "report")
         cases = self._selection.cases
         if cases.has_pending_times and not self._is_working("times"):
-            self._page.run_worker(cases.compute_times(), group="times")
+            self._start(cases.compute_times, "times")
         if not self._is_working("figures"):
             self._compute_figures()
 
@@ -126,7 +131,7 @@ class RunLoader:
                 self._start_computation(selection.bars, pending)
 
     def _start_computation(self, computation: CaseComputation[Any], case: CaseState) -> None:
-        self._page.run_worker(self._compute(computation, case), group="figures")
+        self._start(partial(self._compute, computation, case), "figures")
 
     async def _compute(self, computation: CaseComputation[Any], case: CaseState) -> None:
         """Compute figures of a case, and show them."""

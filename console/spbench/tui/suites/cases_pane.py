@@ -260,8 +260,7 @@ class CasesPane(Vertical):
     @work(exclusive=True, group="estimate", description="the duration of the suite")
     async def _show_estimate(self, parsed: ParsedSuite) -> None:
         estimate = await asyncio.to_thread(estimate_parsed, parsed)
-        # In the meantime the console may have ended, or another text may have been parsed.
-        if parsed is self._parsed and self.query(CasesTable):
+        if parsed is self._parsed:  # no other text was parsed in the meantime
             self.cases.show_estimate(estimate)
             self._show_command()
 
@@ -274,5 +273,5 @@ class CasesPane(Vertical):
         command = await asyncio.to_thread(find_command, parsed, case.id)
         inherited = await asyncio.to_thread(find_inherited_names, parsed.text, case)
         facts = await asyncio.to_thread(render_case_facts, case, estimate, inherited, width)
-        for pane in self.query(CommandPane):  # none if the console has ended in the meantime
-            pane.show(command, case.id, parsed.excess_by_case.get(case.id, ""), facts)
+        warning = parsed.excess_by_case.get(case.id, "")
+        self.query_one(CommandPane).show(command, case.id, warning, facts)

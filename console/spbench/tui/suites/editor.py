@@ -10,7 +10,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from textual import events
+from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.document._edit import Edit
 from textual.geometry import Region
@@ -180,8 +180,9 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     def action_complete(self) -> None:
         """Ask for a key or value that is allowed at the cursor, and insert it."""
         if not self.read_only:
-            self.run_worker(self._complete(), exclusive=True, group="complete")
+            self._complete()
 
+    @work(exclusive=True, group="complete")
     async def _complete(self) -> None:
         from spbench.suites.edit.completion import complete  # takes 0.1 s, so not with the page
 

@@ -59,9 +59,6 @@ class DraftForm(FieldForm[EditedText]):
             self.show_problems(reading.errors.values())
             return None
         preview = await asyncio.to_thread(reading.build_preview)
-        # In the meantime the form may have been left, which removes its widgets.
-        if not (self.is_running and self.app.is_running):
-            return None
         self._show_lines(preview)
         self.row_list.show_defaults(self.find_defaults(preview))
         if preview.problems:

@@ -116,7 +116,7 @@ duration, and what it needs. Enter in the files opens it.
     @work(exclusive=True, group="preview", description="the facts about a suite file")
     async def _read(self, path: Path) -> None:
         facts = await asyncio.to_thread(lambda: read_file_facts(self._build_request(path)))
-        if path == self._path and self.app.is_running:
+        if path == self._path:
             self._facts = facts
             self.border_title = Content(path.name)
             self._show_facts()
