@@ -143,6 +143,8 @@ def test_each_advice_has_keys_instead_of_options():
 def test_settings_are_named_by_key_and_form():
     message = name_keys("Run both sides with `--set repeat=4`.")
     assert message == "Run both sides with repeat: 4 (D in the cases of the Suites page)."
+    message = name_keys("too short; take more iterations (`--set iterations=580`), or wait")
+    assert message == "too short; take 580 iterations (F3 on the Suites page), or wait"
     command = "check its host with: spbench doctor --hosts node03"
     assert name_keys(command) == command
     assert name_keys("Not judged: x. `--fail-on worse` accepts that.") == "Not judged: x."

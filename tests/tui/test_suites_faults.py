@@ -1,21 +1,33 @@
-"""Planting a fault on the Suites page with a factor that is typed into the list."""
+"""Planting a fault on the Suites page: factor, rank, and short cases."""
 
+import pytest
 from textual.widgets import Input, OptionList
 
-from spbench.tui.chooser import Chooser
+from spbench.engine import estimate
+from spbench.tui.suites.running.fault_dialog import FaultDialog
+from spbench.tui.suites.running.slow_case import ShortCaseDialog
 from support.tui.app_driver import read_screen, wait_until
-from support.tui.suites_page import SIZE, open_suite, wait_for_cases
+from support.tui.suites_page import SIZE, SUITE, open_suite, wait_for_cases
+
+FACTOR_HINT = "a factor: slow=3"
 
 
-async def test_takes_a_typed_factor_or_shows_what_is_wrong(suite):
+async def open_fault_dialog(pilot):
+    """Open the dialog for the first case; return its fields."""
+    app = pilot.app
+    await wait_for_cases(pilot)
+    await pilot.press("f7")
+    await wait_until(pilot, lambda: isinstance(app.screen, FaultDialog))
+    await wait_until(pilot, lambda: app.screen.query("#rank") and FACTOR_HINT in read_screen(app))
+    return app.screen.query_one("#find", Input), app.screen.query_one("#rank", Input)
+
+
+async def test_takes_a_typed_factor_or_shows_what_is_wrong(suite, monkeypatch):
+    monkeypatch.setattr(estimate, "estimate_iteration", lambda plan, case: 1.0)
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await wait_for_cases(pilot)
-        await pilot.press("f7")
-        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
-        await wait_until(pilot, lambda: "a factor: slow=3" in read_screen(app))
+        field, _ = await open_fault_dialog(pilot)
         assert "Enter plants the fault and runs first" in read_screen(app)
-        field = app.screen.query_one(Input)
         for text, reason in (
             ("slow=x", "slow=x: give a number above 1"),
             ("hang=2", "hang takes no factor; slow does"),
@@ -23,8 +35,84 @@ async def test_takes_a_typed_factor_or_shows_what_is_wrong(suite):
             field.value = text
             await wait_until(pilot, lambda shown=reason: shown in read_screen(app))
             assert app.screen.query_one(OptionList).highlighted is None
-        field.value = "slow=1.1"
-        await wait_until(pilot, lambda: "rank takes 1.1 times as long" in read_screen(app))
+        field.value = "slow=2.5"
+        await wait_until(pilot, lambda: "rank takes 2.5 times as long" in read_screen(app))
         await pilot.press("enter")
-        expected = (str(suite), "--case", "first", "--inject", "slow=1.1")
+        expected = (str(suite), "--case", "first", "--inject", "slow=2.5")
         await wait_until(pilot, lambda: app.started == [expected])
+
+
+async def test_plants_the_fault_in_a_typed_rank(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        field, rank = await open_fault_dialog(pilot)
+        assert "rank 1, the last" in read_screen(app)
+        assert "0 to 1" in read_screen(app)
+        await pilot.press(*"kill", "tab", "0")
+        await wait_until(pilot, lambda: "rank 0 kills itself" in read_screen(app))
+        assert (field.value, rank.value) == ("kill", "0")
+        await pilot.press("enter")
+        expected = (str(suite), "--case", "first", "--inject", "kill,rank=0")
+        await wait_until(pilot, lambda: app.started == [expected])
+
+
+async def test_rejects_a_rank_that_the_case_does_not_have(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        _, rank = await open_fault_dialog(pilot)
+        for text, reason in (("2", "no rank 2, only 0 to 1"), ("x", "give the number of a rank")):
+            rank.value = text
+            await wait_until(pilot, lambda shown=reason: shown in read_screen(app))
+            assert app.screen.query_one(OptionList).highlighted is None
+        rank.focus()
+        await pilot.press("enter")
+        assert isinstance(app.screen, FaultDialog)
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: not isinstance(app.screen, FaultDialog))
+        assert app.started == []
+
+
+@pytest.fixture
+def short_suite(suite, monkeypatch):
+    """Return a suite, the iterations of which take 1 us without a fault."""
+    monkeypatch.setattr(estimate, "estimate_iteration", lambda plan, case: 1e-6)
+    suite.write_text(SUITE.replace("{image_size: 64,", "{image_size: 64, iterations: 50,"))
+    return suite
+
+
+@pytest.mark.parametrize(
+    ("key", "overrides"), [("i", ("--set", "iterations=16000")), ("y", ()), ("n", None)]
+)
+async def test_offers_enough_iterations_for_a_slow_rank(short_suite, key, overrides):
+    app = open_suite(short_suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog(pilot)
+        await pilot.press(*"slow=2.5", "enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, ShortCaseDialog))
+        answers = ("16000 iterations (i)", "Cancel (n)", "Run as it is (y)")
+        for text in ("its 50 iterations take", "about 125", *answers):
+            await wait_until(pilot, lambda shown=text: shown in read_screen(app))
+        await pilot.press(key)
+        started = (str(short_suite), "--case", "first", "--inject", "slow=2.5")
+        expected = [] if overrides is None else [(*started, *overrides)]
+        await wait_until(pilot, lambda: not isinstance(app.screen, ShortCaseDialog))
+        await wait_until(pilot, lambda: app.started == expected)
+
+
+@pytest.mark.parametrize("fault", ["slow", "kill"])
+async def test_long_enough_case_starts_without_a_question(short_suite, fault):
+    app = open_suite(short_suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog(pilot)
+        await pilot.press(*fault, "enter")
+        expected = (str(short_suite), "--case", "first", "--inject", fault)
+        await wait_until(pilot, lambda: app.started == [expected])
+
+
+async def test_says_that_a_slight_slowdown_is_not_named(short_suite):
+    app = open_suite(short_suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog(pilot)
+        await pilot.press(*"slow=1.1", "enter")
+        await wait_until(pilot, lambda: "a rank is named from" in read_screen(app))
+        assert "skew, at most 1.05" in " ".join(read_screen(app).split())

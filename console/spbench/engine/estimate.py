@@ -123,6 +123,30 @@ def estimate_recorded(folder: RunFolder, environ: Mapping[str, str]) -> RunEstim
         return NO_ESTIMATE
 
 
+def estimate_iteration(plan: RunPlan, case: Case) -> float | None:
+    """Return the seconds of an iteration of a case without a fault; None if unknown.
+
+    They are those of the newest run of the same work, else they follow from the work, checks
+    included. It reads the index of the home. Call it in a thread.
+    """
+    np = _count_ranks(plan.jobs)[case.id]
+    work_hash = hash_work(case.benchmark, case.entry.version, np, case.params)
+    with suppress(ImportError, OSError):
+        from spbench.record.runs.index import find_past_launches
+
+        launches = find_past_launches(plan.request.home, case.id, "time_ms")
+        medians = [launch.median for launch in launches if launch.work == work_hash]
+        if medians:
+            return medians[-1] / 1000.0
+    iterations = case.params.get("iterations")
+    work = None if may_use_gpu(case) else case.estimate_work(np)
+    if work is None or not isinstance(iterations, int) or iterations <= 0:
+        return None
+    warmup = case.params.get("warmup")
+    passes = iterations + (warmup if isinstance(warmup, int) else 0)
+    return (estimate_work_seconds(work, np, count_cores()) - work.seconds) / passes
+
+
 def _list_cases(jobs: Iterable[Job]) -> list[Case]:
     """Return the distinct cases of jobs."""
     return list({case.id: case for case in chain.from_iterable(job.cases for job in jobs)}.values())

@@ -183,10 +183,22 @@ def advise_iterations(case: CaseState) -> str:
     seconds = case.timed_seconds
     if not isinstance(iterations, int) or seconds <= 0:
         return advice
-    needed_ratio = max(MIN_LAG_SECONDS / seconds, MIN_BLOCKS / (iterations * case.repeats), 1.0)
+    needed_iterations = compute_needed_iterations(iterations, case.repeats, seconds)
+    return f"{advice} (`--set iterations={needed_iterations}`)"
+
+
+def compute_needed_iterations(iterations: int, repeats: int, seconds: float) -> int:
+    """Return the iterations of a case from which a slow rank is certain to be named.
+
+    Args:
+        iterations: Its iterations now, above 0.
+        repeats: Its repeats.
+        seconds: The time of the slow rank in all iterations of all repeats, above 0.
+    """
+    needed_ratio = max(MIN_LAG_SECONDS / seconds, MIN_BLOCKS / (iterations * repeats), 1.0)
     needed_iterations = _MARGIN * needed_ratio * iterations
     rounding = 10 ** max(0, len(str(round(needed_iterations))) - 2)
-    return f"{advice} (`--set iterations={rounding * ceil(needed_iterations / rounding)}`)"
+    return int(rounding * ceil(needed_iterations / rounding))
 
 
 def list_planted_ranks(case: CaseState) -> set[int]:

@@ -80,6 +80,15 @@ def explain_undetectable(case: Case, fault: PlantedFault) -> str | None:
     return f"not detectable: {reason}. An expectation on a time would detect it; F3 adds one."
 
 
+def is_found_by_rank_times(case: Case, fault: PlantedFault) -> bool:
+    """Whether only the comparison of the ranks' times can find a fault in a case.
+
+    The ranks of links are compared in another way, which needs no minimum of time.
+    """
+    is_slow = fault.name == FACTOR_FAULT and case.entry.measures != "link"
+    return is_slow and _compares_ranks(case, fault) and not _list_expected_metrics(case)
+
+
 def _describe_slowness_finders(case: Case, fault: PlantedFault) -> str:
     """Return a message on how a slow rank is detected: by its time, by expectations."""
     finders = []

@@ -15,6 +15,8 @@ KEYS_BY_ADVICE: Mapping[Advice, str] = {
 """The remedy in the TUI for each advice that names options."""
 SETTING_KEY = "D in the cases of the Suites page"
 """The key for a setting of all cases of a suite."""
+_ITERATIONS = re.compile(r"take more iterations \(`--set iterations=(\d+)`\)")
+"""The advice for one case that was too short."""
 _TEXT_BY_OPTION = {
     " `--fail-on worse` accepts that.": "",
     "--hostfile": "the hostfile",
@@ -48,4 +50,5 @@ def name_keys(message: str) -> str:
 def _replace_options(text: str) -> str:
     for option, replacement in _TEXT_BY_OPTION.items():
         text = text.replace(option, replacement)
+    text = _ITERATIONS.sub(r"take \1 iterations (F3 on the Suites page)", text)
     return _SETTING.sub(rf"\1: \2 ({SETTING_KEY})", text)

@@ -21,8 +21,6 @@ from spbench.tui.dialogs import Modal
 NO_MATCH = "no match"
 _MAX_DIALOG_PERCENT = 90
 """Largest height of a dialog, in percent of the screen; console.tcss sets it."""
-_OTHER_ROWS = 6
-"""Rows of the dialog around the list: border, padding, the field and the row below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,13 @@ class Chooser(Modal[str | None]):
         make_typed_choice: Returns a choice that the typed text names, in addition to those of the
             list; None if the text only searches them.
         text: The text that is typed already.
+
+    Attributes:
+        OTHER_ROWS: Rows of the dialog around the list: border, padding, the field and the row below
+            it.
     """
 
+    OTHER_ROWS: ClassVar[int] = 6
     HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="chooser.leave", tooltip="Choose nothing"),
@@ -102,7 +105,7 @@ class Chooser(Modal[str | None]):
     def on_resize(self) -> None:
         """Use the rows that the dialog can have for the list."""
         dialog_height = self.size.height * _MAX_DIALOG_PERCENT // 100
-        self.query_one(OptionList).styles.max_height = max(1, dialog_height - _OTHER_ROWS)
+        self.query_one(OptionList).styles.max_height = max(1, dialog_height - self.OTHER_ROWS)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the choices that match."""
@@ -112,11 +115,15 @@ class Chooser(Modal[str | None]):
         """Return the marked choice."""
         marked = self.query_one(OptionList).highlighted
         if marked is not None and self._shown:
-            self.dismiss(self._shown[marked].name)
+            self.choose(self._shown[marked])
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the clicked choice."""
-        self.dismiss(self._shown[event.option_index].name)
+        self.choose(self._shown[event.option_index])
+
+    def choose(self, choice: Choice) -> None:
+        """Return a choice."""
+        self.dismiss(choice.name)
 
     def action_move(self, list_action: str) -> None:
         """Mark another choice by an action of the list, such as ``cursor_up``."""

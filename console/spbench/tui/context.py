@@ -269,19 +269,32 @@ class ConsoleContext:
         inject: str | None = None,
         *,
         oversubscribe: bool = False,
+        overrides: Sequence[str] = (),
     ) -> None:
         """Start a run of a suite, or of some of its cases, on the chosen hosts.
 
-        ``oversubscribe`` allows more ranks and memory than this machine has.
+        ``oversubscribe`` allows more ranks and memory than this machine has. ``overrides`` such as
+        ``iterations=80`` replace those of the console with the same key.
         """
         from spbench.engine.background import build_run_args
 
         choice = self.launch_choice
         if oversubscribe:
             choice = replace(choice, oversubscribe=True)
+        keys = {override.partition("=")[0] for override in overrides}
+        other_overrides = [text for text in self.overrides if text.partition("=")[0] not in keys]
+        all_overrides = (*other_overrides, *overrides)
+        start_again = partial(
+            self.start_suite,
+            path,
+            cases,
+            inject,
+            oversubscribe=oversubscribe,
+            overrides=overrides,
+        )
         self.start_run(
-            build_run_args(path, choice, cases=cases, inject=inject, overrides=self.overrides),
-            start_again=partial(self.start_suite, path, cases, inject, oversubscribe=oversubscribe),
+            build_run_args(path, choice, cases=cases, inject=inject, overrides=all_overrides),
+            start_again=start_again,
         )
 
     async def _launch(self, args: tuple[str, ...], folder: Path) -> None:

@@ -76,7 +76,44 @@ class Confirm(Modal[bool]):
         self.dismiss(yes)
 
 
-class LeaveDialog(Confirm):
+class ThirdAnswerDialog(Confirm):
+    """A question with a third answer that has another effect.
+
+    A subclass has the key of the answer, with the action ``third``.
+
+    Args:
+        question: The question.
+        yes: The first answer.
+        no: The second answer.
+        third: The third answer, with its key.
+        act: The effect of the third answer, for which the dialog returns False.
+    """
+
+    def __init__(
+        self, question: str, yes: str, no: str, third: str, act: Callable[[], object]
+    ) -> None:
+        super().__init__(question, yes, no)
+        self._third = third
+        self._act = act
+
+    def on_mount(self) -> None:
+        """Add the third answer."""
+        button = Button(self._third, id="third", compact=True)
+        self.query_one(Horizontal).mount(button, before=0)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer by button."""
+        if event.button.id == "third":
+            event.prevent_default()
+            self.action_third()
+
+    def action_third(self) -> None:
+        """Close the dialog and act."""
+        self.dismiss(False)
+        self._act()
+
+
+class LeaveDialog(ThirdAnswerDialog):
     """A question before the console quits with unsaved text.
 
     Args:
@@ -86,28 +123,11 @@ class LeaveDialog(Confirm):
 
     HELP = "Text is not saved. S saves it and quits, Y quits without it, N and Escape stay."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "save", "Save and quit", id="dialog.save"),
+        Binding("s", "third", "Save and quit", id="dialog.save"),
     ]
 
     def __init__(self, question: str, save: Callable[[], object]) -> None:
-        super().__init__(question, "Quit", "Stay")
-        self._save = save
-
-    def on_mount(self) -> None:
-        """Add the third answer."""
-        button = Button("Save and quit (s)", id="save", compact=True)
-        self.query_one(Horizontal).mount(button, before=0)
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer by button."""
-        if event.button.id == "save":
-            event.prevent_default()
-            self.action_save()
-
-    def action_save(self) -> None:
-        """Save the text and quit."""
-        self.dismiss(False)
-        self._save()
+        super().__init__(question, "Quit", "Stay", "Save and quit (s)", save)
 
 
 class AskLine(Modal[Answer | None]):

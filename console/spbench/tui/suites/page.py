@@ -25,7 +25,7 @@ from spbench.tui.suites.bindings import (
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import SuiteDocument
 from spbench.tui.suites.file_actions import FileActions
-from spbench.tui.suites.run_actions import RunActions
+from spbench.tui.suites.running.run_actions import RunActions
 from spbench.tui.suites.start.last_opened import find_last_suite
 from spbench.tui.suites.start.start_pane import StartPane
 from spbench.tui.suites.text_pane import TextPane

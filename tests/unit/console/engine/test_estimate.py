@@ -11,12 +11,20 @@ from pathlib import Path
 import pytest
 
 from spbench.engine import estimate as estimates
-from spbench.engine.estimate import estimate_plan, estimate_recorded, estimate_work_seconds
+from spbench.engine.estimate import (
+    estimate_iteration,
+    estimate_plan,
+    estimate_recorded,
+    estimate_work_seconds,
+)
 from spbench.engine.plan import Request, RunPlan, plan_run
 from spbench.engine.remaining_time import estimate_remaining, format_remaining
 from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate, render_estimate
 from spbench.launch.load import Load
+from spbench.record.runs import index
+from spbench.record.runs.case_durations import hash_work
 from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.index import PastLaunch
 from spbench.record.state import RunState
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.work import Work
@@ -430,3 +438,28 @@ def test_own_text_has_the_sign_of_its_source() -> None:
     assert cases["a"].own_text == "~4 s"
     assert cases["b"].own_text == "unknown"
     assert RunEstimate(cases).own_text == "~4 s + 1 unknown"
+
+
+def test_estimates_an_iteration_from_its_last_run_or_from_the_work(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_suite(home)
+    few, many = plan.jobs[0].cases
+    seconds = estimate_iteration(plan, many)
+    assert seconds is not None
+    # Two ranks on two cores.
+    assert seconds == pytest.approx(2 * 2 * 8192**3 / (2 * estimates.FLOP_PER_SECOND), rel=0.8)
+    work = hash_work(few.benchmark, few.entry.version, 2, few.params)
+    launches = [
+        PastLaunch("a", 1, 30.0, None, work),
+        PastLaunch("b", 1, 40.0, None, work),
+        PastLaunch("c", 1, 50.0, None, "other work"),
+    ]
+    monkeypatch.setattr(index, "find_past_launches", lambda home, case, metric: launches)
+    assert estimate_iteration(plan, few) == 0.04
+
+
+def test_iteration_of_a_program_is_unknown(home: Path) -> None:
+    plan = plan_suite(home, TWO_CASES + PROGRAM)
+    (program,) = plan.jobs[-1].cases
+    assert estimate_iteration(plan, program) is None

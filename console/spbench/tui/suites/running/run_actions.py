@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.page import Page
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.file_actions import FileActions
@@ -17,9 +16,8 @@ from spbench.tui.suites.tree import SuiteTree
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
+    from spbench.engine.plan import RunPlan
     from spbench.suites.case import Case
-
-_FAULT_PLACEHOLDER = "type to find, or a factor: slow=3 takes 3 times as long"
 
 
 class RunActions:
@@ -66,18 +64,41 @@ class RunActions:
             await self._start([case.id])
 
     async def run_with_fault(self) -> None:
-        """Ask for a fault and run the selected case with it, to test that it is detected."""
-        from spbench.suites.inject import list_effective_faults
+        """Ask for a fault and run the selected case with it, to test that it is detected.
+
+        If the case is too short to notice the fault, ask whether to run it for longer.
+        """
+        from spbench.tui.suites.running.fault_dialog import FaultDialog
 
         case = self._get_selected_case()
         if case is None:
             return
-        choices = [_make_fault_choice(case, name) for name in list_effective_faults(case)]
-        title = f"Enter plants the fault and runs {case.id}"
-        chooser = Chooser(title, choices, _FAULT_PLACEHOLDER, partial(_make_factor_choice, case))
-        fault = await self._page.app.push_screen_wait(chooser)
-        if fault is not None and await self._prepare_run():
+        plan = (await self._pane.parse()).plan
+        np = None if plan is None else _count_ranks(plan, case.id)
+        fault = await self._page.app.push_screen_wait(FaultDialog(case, np))
+        if fault is None or not await self._prepare_run():
+            return
+        if plan is None or await self._confirm_fault(plan, case, fault):
             await self._start([case.id], fault)
+
+    async def _confirm_fault(self, plan: RunPlan, case: Case, fault: str) -> bool:
+        """Return whether to run a case with a fault; ask if the fault would be missed."""
+        from spbench.tui.suites.running.slow_case import ShortCaseDialog, forecast_slowness
+        from spbench_core.catalog.planted_fault import parse_fault
+
+        forecast = await asyncio.to_thread(forecast_slowness, plan, case, parse_fault(fault))
+        if forecast is None:
+            return True
+        is_swept = "iterations=" in case.id  # another number would change the id
+        if forecast.iterations is None or is_swept:
+            question = f"{case.id} would probably miss {fault}: {forecast.reason}."
+            if is_swept:
+                question += f" It needs iterations {forecast.iterations}: F3 changes the sweep."
+            return await self._page.confirm(question, "Run as it is", "Cancel")
+        override = f"iterations={forecast.iterations}"
+        start = partial(self._page.start_action, self._start, [case.id], fault, [override])
+        dialog = ShortCaseDialog(case.id, fault, forecast, start)
+        return await self._page.app.push_screen_wait(dialog)
 
     def _get_selected_case(self) -> Case | None:
         """Return the selected case; show an error if there is none."""
@@ -109,7 +130,9 @@ class RunActions:
             return False
         return True
 
-    async def _start(self, cases: Sequence[str], fault: str | None = None) -> None:
+    async def _start(
+        self, cases: Sequence[str], fault: str | None = None, overrides: Sequence[str] = ()
+    ) -> None:
         """Start a run, after a question if this machine has too few cores or memory."""
         document = self._pane.document
         parsed = await self._pane.parse()
@@ -120,26 +143,14 @@ class RunActions:
             if not await self._page.confirm(question, "Run anyway", "Cancel"):
                 return
         self._page.context.start_suite(
-            document.path, cases, fault, oversubscribe=rejection is not None
+            document.path,
+            cases,
+            fault,
+            oversubscribe=rejection is not None,
+            overrides=overrides,
         )
 
 
-def _make_fault_choice(case: Case, fault: str) -> Choice:
-    """Return the choice of a fault, disabled if nothing in the case can detect it."""
-    from spbench.suites.inject import describe_fault_and_finder, explain_undetectable
-    from spbench_core.catalog.planted_fault import parse_fault
-
-    planted_fault = parse_fault(fault)
-    reason = explain_undetectable(case, planted_fault)
-    summary = reason or describe_fault_and_finder(case, planted_fault)
-    return Choice(fault, summary, enabled=reason is None)
-
-
-def _make_factor_choice(case: Case, text: str) -> Choice | None:
-    """Return the choice of a typed fault with a factor; None if the text has none."""
-    if "=" not in text:
-        return None
-    try:
-        return _make_fault_choice(case, text)
-    except ValueError as error:
-        return Choice(text, str(error), enabled=False)
+def _count_ranks(plan: RunPlan, case: str) -> int:
+    """Return the number of ranks of the smallest launch of a case."""
+    return min(job.np for job in plan.jobs if any(other.id == case for other in job.cases))

@@ -1,0 +1,1 @@
+"""Runs that are started from the Suites page, also with planted faults."""
