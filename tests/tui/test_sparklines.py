@@ -1,7 +1,8 @@
-"""Sparklines of host loads."""
+"""Sparklines of ranks and of host loads."""
 
 from spbench.record.machine.host_loads import HostLoads
 from spbench.tui.run.panes.hosts_panel import HostLoadRows
+from spbench.tui.run.rank_cells import fit_recent_scale
 from spbench.tui.widgets.glyphs import render_sparkline
 
 
@@ -10,6 +11,18 @@ def test_sparkline_heights_follow_the_values():
     assert render_sparkline([0.5] * 9, 4, 1.0) == "▄▄▄▄"
     assert render_sparkline([0.0], 1) == "▁"
     assert render_sparkline([], 3) == "   "
+
+
+def test_sparkline_begins_at_the_minimum():
+    assert render_sparkline([0, 4, 7.4, 7.6, 11, 20], 6, 11.0, minimum=4.0) == "▁▁▄▄▇▇"
+
+
+def test_ranks_of_a_case_share_one_scale():
+    scale = fit_recent_scale([2.9, 8.3])
+    bars = [render_sparkline([ms], 1, scale.high, minimum=scale.low) for ms in (2.9, 8.3)]
+    assert bars == ["▁", "▆"]
+    assert scale.text == "recent: bars from 2.20 ms to 10.0 ms"
+    assert fit_recent_scale([]) is None
 
 
 def test_row_has_sparkline_and_number_of_each_quantity():

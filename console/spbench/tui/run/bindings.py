@@ -16,7 +16,8 @@ checks: those that passed of those made, each on each rank.
 …: of the iterations so far. ▲: a rank or link is slow, see the findings.
 ~ disturbed: ranks shared cores or other work had them (≈).
 iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
-own: the median without waits for other ranks. skew: own time and the shortest wait of the ranks
+The bars in "recent" have one scale for all ranks; the frame has its ends, if it is wide enough.
+no waits: the median without waits for other ranks. skew: that and the shortest wait of the ranks
 with the same work, over the same of the typical one.
 With more than 8 ranks, a strip above them has a piece for each, green to red by its skew."""
 """The help on the page, for F1."""
@@ -40,7 +41,8 @@ FOOTER = (
         "run.play",
         "run.next-problem",
     ),
-    *("run.slowest", "run.panel", "run.logs", "run.filter", "run.pause", "run.metric"),
+    *("run.slowest", "run.by-rank", "run.panel", "run.logs", "run.filter", "run.pause"),
+    "run.metric",
     *("run.follow", "run.faster", "run.slower", "run.zoom", "run.copy"),
 )
 """The keys in the footer, the most important first."""
@@ -69,9 +71,8 @@ RUN_BINDINGS: list[BindingType] = [
     make_binding("run.watch", "enter", "watch", "Watch", "Watch the run that is running"),
     make_binding("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
     make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
-    make_binding(
-        "run.slowest", "o", "slowest", "Slowest", "Slowest ranks first, or by number again"
-    ),
+    make_binding("run.slowest", "o", "slowest(True)", "Slowest", "Slowest ranks first"),
+    make_binding("run.by-rank", "o", "slowest(False)", "By rank", "Ranks by number again"),
     make_binding("run.metric", "m", "metric", "Metric", "The next metric in the charts"),
     make_binding("run.logs", "l", "logs", "Logs", "What the chosen rank has said, or all"),
     make_binding(
@@ -92,7 +93,7 @@ RUN_BINDINGS: list[BindingType] = [
         "escape",
         "back",
         "All ranks",
-        "Leave filter, then the chosen rank",
+        "Leave the filter, then chosen rank and order",
         show=True,
     ),
 ]

@@ -59,6 +59,7 @@ class LiveRanks(RankSource):
         self._compared_skews = skews
         self._compared_status = status
         self._slow_ranks = frozenset()
+        self._fit_recent_scale()
         if case is not None:
             self._slow_ranks = find_slow_ranks(case, self._rows.times(), skews)
 
@@ -131,6 +132,7 @@ class RecordedRanks(RankSource):
         if not self._is_compared:
             self._is_compared = True
             self._compared = self._comparison.compare(self._times)
+            self._fit_recent_scale()
             self._slow_ranks = find_slow_ranks(self._case, self._times, self._compared.ratios)
 
     def _evaluate(self, rank: int) -> None:

@@ -107,6 +107,7 @@ class RunPage(Page):
             None if feed is None else (feed.ended, feed.remote_host, self._selection.is_playing),
             self.can_rerun,
             self._offers("back"),
+            self._presenter is not None and self._presenter.is_slowest_first,
             self.offers("next_problem"),
         )
         if bindings_state != self._bindings_state:
@@ -213,7 +214,10 @@ class RunPage(Page):
     def _offers(self, action: str, parameters: tuple[object, ...] = ()) -> bool:
         selection = None if self._presenter is None else self._selection
         if action == "back" and selection is not None:
-            return selection.rank is not None or self.query_one(RunBody).is_filter_open
+            is_filtered = self.query_one(RunBody).is_filter_open
+            return selection.rank is not None or self.presenter.ranks.is_sorted or is_filtered
+        if action == "slowest" and selection is not None:
+            return parameters != (self.presenter.is_slowest_first,)
         context = self.context
         return is_possible(action, parameters, selection, context, can_rerun=self.can_rerun)
 
@@ -274,10 +278,14 @@ class RunPage(Page):
         self._show_case()
         self.presenter.update_all()
 
-    def action_slowest(self) -> None:
+    def action_slowest(self, slowest_first: bool) -> None:
         """Sort the slowest ranks first, or by number again, and focus the ranks."""
         self.presenter.ranks.focus()
-        self.presenter.toggle_slowest_first()
+        if slowest_first:
+            self.presenter.sort_slowest_first()
+        else:
+            self.presenter.ranks.restore_order()
+        self._update_bindings()
 
     def action_metric(self) -> None:
         """Show the next metric in the charts."""
@@ -331,8 +339,10 @@ class RunPage(Page):
             replay.step_speed(faster)
 
     def action_back(self) -> None:
-        """Leave the filter, or else the selected rank."""
+        """Leave the filter, or else the selected rank and the order."""
         if self.query_one(RunBody).close_filter():
             self.presenter.ranks.focus()
         else:
+            self.presenter.ranks.restore_order()
             self._choose_rank(None)
+            self._update_bindings()

@@ -98,6 +98,7 @@ class RunPresenter:
         self._ended = False
         self.ranks.paused = False
         self.ranks.filter = ""
+        self.ranks.restore_order()
         self.cursors.set_rows(self.cases, selection.cases)
         self.hosts = [body.query_one(name, LineTable) for name in ("#host-loads", "#extra-loads")]
         for table in self.hosts:
@@ -201,16 +202,18 @@ class RunPresenter:
             self.ranks.filter = text
         self.stay_active()
 
-    def toggle_slowest_first(self) -> None:
-        """Sort the slowest ranks first and choose the top one, or sort by number again."""
-        if self.ranks.sorted_by == ("skew", True):
-            self.ranks.sort_by(None)
-        else:
-            self.ranks.sort_by("skew", reverse=True)
-            # Chosen here, since the cursor may be on the slowest rank already.
-            if isinstance(self.ranks.cursor_key, int):
-                self.selection.rank = self.ranks.cursor_key
-                self.update_rank_soon()
+    @property
+    def is_slowest_first(self) -> bool:
+        """Whether the slowest ranks are first."""
+        return self.ranks.sorted_by == ("skew", True)
+
+    def sort_slowest_first(self) -> None:
+        """Sort the slowest ranks first and choose the top one."""
+        self.ranks.sort_by("skew", reverse=True)
+        # Chosen here, since the cursor may be on the slowest rank already.
+        if isinstance(self.ranks.cursor_key, int):
+            self.selection.rank = self.ranks.cursor_key
+            self.update_rank_soon()
 
     def get_text_to_copy(self, focused: Widget | None) -> str:
         """Return the findings if they have the focus, or else the row of the rank."""
@@ -239,8 +242,10 @@ class RunPresenter:
         self.cursors.show(self.ranks, source, source.columns)
         self._source = source
         match_text = f"{self.ranks.match_count} of {self.ranks.row_count} match"
-        launches = self.selection.describe_launches()
-        remark = f"{match_text} {self.ranks.filter!r}" if self.ranks.filter else launches
+        column_note = source.describe_columns(self.ranks.shown_columns)
+        remark = "; ".join(filter(None, (self.selection.describe_launches(), column_note)))
+        if self.ranks.filter:
+            remark = f"{match_text} {self.ranks.filter!r}"
         pane = self._body.query_one("#ranks-pane", Pane)
         pane.set_title(f"Ranks of {source.case.id}" if source.case else "Ranks")
         pane.set_remark(remark)
@@ -343,14 +348,14 @@ class RunPresenter:
         selection = self.selection
         case = selection.case
         if self.shows_hosts_by_case:
-            hosts = selection.list_hosts()
-            slowness = selection.compute_host_slowness()
+            content = (
+                selection.list_hosts(),
+                selection.compute_host_slowness(),
+                case.id if case is not None else "",
+                selection.list_slow_hosts(),
+            )
             for map_pane in self._body.query(HostMapPane):
-                host_map = map_pane.map
-                if host_map.is_on_screen and not (self.paused and host_map.has_content):
-                    shown_case = case.id if case is not None else ""
-                    host_map.show(hosts, slowness, shown_case, selection.list_slow_hosts())
-                    map_pane.set_remark(host_map.describe_hidden())
+                map_pane.show(*content, paused=self.paused)
         groups = (selection.bars.get(case) if case is not None else None) or []
         for parts_pane in self._body.query(PartsPane):
             parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")

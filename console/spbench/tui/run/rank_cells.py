@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from spbench.record.coordinates import CoordinateName, describe_coordinates
 from spbench.record.number_formatting import format_factor, format_rate, format_time
@@ -32,8 +32,10 @@ _COLUMNS_AFTER_COORDINATES = (
     Column("gb_s", "bandwidth", 9, "right", drop_priority=7),
     Column("check", "check", 8),
 )
-_ACTIVE_TIME = Column("active", "own", 8, "right")
+_ACTIVE_TIME = Column("active", "no waits", 8, "right")
 """Always shown if it is measured: without it, all ranks of a coupled case look equally slow."""
+_RECENT_MARGIN = 0.25
+"""The share of the medians by which the scale of the newest times exceeds them at both ends."""
 _NUMBERS = re.compile(r"\d+")
 _STYLE_BY_PHASE = {
     **dict.fromkeys((RankPhase.ERROR, RankPhase.LOST), "error"),
@@ -57,6 +59,31 @@ _SORT_VALUES: Mapping[str, Callable[[RankRow], Any]] = {
 }
 _COORDINATE_PREFIX = "coordinate."
 """Prefix of the keys of columns that show a coordinate of the ranks."""
+
+
+class RecentScale(NamedTuple):
+    """The ends of the bars in the column of the newest times, in ms."""
+
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """The ends in words."""
+        return f"recent: bars from {format_time(self.low)} to {format_time(self.high)}"
+
+
+def fit_recent_scale(medians: Collection[float]) -> RecentScale | None:
+    """Return one scale for the newest times of all ranks; None without medians.
+
+    It begins near the fastest rank's median, so that slower ranks have visibly higher bars.
+    Rounded ends change seldom while times come in.
+    """
+    if not medians:
+        return None
+    low = (1 - _RECENT_MARGIN) * min(medians)
+    high = (1 + _RECENT_MARGIN) * max(medians)
+    return RecentScale(float(f"{low:.1e}"), float(f"{high:.1e}"))
 
 
 def build_rank_columns(
@@ -100,6 +127,7 @@ def build_rank_cells(
     with_active_time: bool = False,
     with_rate: bool = True,
     is_slow: bool = False,
+    recent_scale: RecentScale | None = None,
 ) -> list[TableCell | str]:
     """Return the cells of a row, in the order of `build_rank_columns`.
 
@@ -109,6 +137,7 @@ def build_rank_cells(
         with_active_time: Whether times without waits for other ranks are measured.
         with_rate: Whether the case has a metric in GB/s.
         is_slow: Whether the rank is slow by the rules of `slowness`.
+        recent_scale: The scale of the newest times of all ranks.
     """
     return [
         str(row.rank),
@@ -117,7 +146,7 @@ def build_rank_cells(
         TableCell(row.activity, _STYLE_BY_PHASE.get(row.phase, "")),
         str(row.iterations or ""),
         format_time_cell(row.last),
-        TableCell(render_sparkline(row.recent, MAX_RECENT) if row.recent else "", "muted"),
+        TableCell(_render_recent(row, recent_scale), "muted"),
         format_time_cell(row.p50),
         *([format_time_cell(row.active)] if with_active_time else []),
         *(format_time_cell(value) for value in (row.p95, row.p99)),
@@ -125,6 +154,12 @@ def build_rank_cells(
         *(["" if row.gb_s is None else format_rate(row.gb_s)] if with_rate else []),
         _make_check_cell(row),
     ]
+
+
+def _render_recent(row: RankRow, scale: RecentScale | None) -> str:
+    if not row.recent or scale is None:
+        return ""
+    return render_sparkline(row.recent, MAX_RECENT, scale.high, minimum=scale.low)
 
 
 def _make_check_cell(row: RankRow) -> TableCell | str:
@@ -188,7 +223,7 @@ def describe_row(row: RankRow) -> str:
     ms_by_name = {
         "last": row.last,
         "median": row.p50,
-        "own": row.active,
+        "without waits": row.active,
         "p95": row.p95,
         "p99": row.p99,
     }

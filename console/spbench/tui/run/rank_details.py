@@ -127,9 +127,10 @@ def _list_time_lines(case: CaseState, rank: int) -> Iterator[Line]:
     iterations = format_quantity(len(figures.times), "iteration")
     yield "time", f"{', '.join(times)} over {iterations}"
     if figures.time.active is not None and figures.time.waits is not None:
-        own_time = format_time(figures.time.active)
+        active = format_time(figures.time.active)
         waits = format_time(figures.time.waits)
-        yield "of the median", f"own {own_time}, waits for other ranks {waits}"
+        total = format_time(figures.time.total)
+        yield "", f"median {total} = {active} without waits + {waits} waits for other ranks"
     yield from _list_comparison_lines(case, rank, comparison)
 
 

@@ -14,9 +14,11 @@ from spbench.record.rank_figures import find_rate_metric
 from spbench.record.rank_rows import RankRow
 from spbench.record.stragglers import has_enough_samples
 from spbench.tui.run.rank_cells import (
+    RecentScale,
     build_rank_cells,
     build_rank_columns,
     build_search_text,
+    fit_recent_scale,
     get_rank_sort_value,
 )
 from spbench.tui.widgets.table_columns import Column, TableCell
@@ -26,6 +28,7 @@ UPDATE_SECONDS = 0.004
 """Longest time of one update, in seconds."""
 UPDATES_AFTER_SORT = 10
 """Number of updates that keep the cached rows up to date after their last use."""
+_NO_WAITS_NOTE = "no waits: median without waits for other ranks"
 
 
 class _CachedCells(NamedTuple):
@@ -54,6 +57,7 @@ class RankSource(ABC):
         self._coordinates: tuple[CoordinateName, ...] = ()
         self._has_active_times = False
         self._has_rates = True
+        self._recent_scale: RecentScale | None = None
         self.columns: tuple[Column, ...] = build_rank_columns(())
 
     @abstractmethod
@@ -143,6 +147,17 @@ class RankSource(ABC):
     def describe_slowness(self) -> str:
         """Return which rank is slow and which ranks wait for it, if any."""
 
+    def _fit_recent_scale(self) -> None:
+        """Fit the scale of the newest times, after the ranks were compared again."""
+        self._recent_scale = fit_recent_scale(self.medians().values())
+
+    def describe_columns(self, shown: Collection[str]) -> str:
+        """Return a note on the columns with these keys that need one."""
+        notes = [_NO_WAITS_NOTE] if self._has_active_times else []
+        if "recent" in shown and self._recent_scale is not None:
+            notes.append(self._recent_scale.text)
+        return "; ".join(notes)
+
     def ratios(self) -> list[float | None]:
         """Return the skews as a list by rank, with None for ranks without one.
 
@@ -184,7 +199,7 @@ class RankSource(ABC):
 
     def _get_cells(self, rank: int) -> _CachedCells:
         cached = self._cells_cache.get(rank)
-        stamp = self.stamp(rank)
+        stamp = self.stamp(rank), self._recent_scale
         if cached is None or cached.stamp != stamp:
             row = self.row(rank)
             cells: list[TableCell | str] = [""] * len(self.columns)
@@ -195,6 +210,7 @@ class RankSource(ABC):
                     with_active_time=self._has_active_times,
                     with_rate=self._has_rates,
                     is_slow=rank in self.slow_ranks(),
+                    recent_scale=self._recent_scale,
                 )
             if cached is not None and cached.cells == cells:
                 version = cached.version

@@ -22,19 +22,23 @@ _SLOWNESS_WORDS = ("normal", "a bit slow", "slow", "very slow", "not compared")
 _LEGEND_GAP = "  "
 
 
-def render_sparkline(values: Iterable[float], width: int, maximum: float | None = None) -> str:
+def render_sparkline(
+    values: Iterable[float], width: int, maximum: float | None = None, *, minimum: float = 0.0
+) -> str:
     """Return the last values as bars, the newest at the right.
 
     Args:
-        values: Values of at least 0.
+        values: Values, usually of at least ``minimum``.
         width: Number of cells; fewer values are padded at the left.
         maximum: The value of a full bar. Default: the largest value shown.
+        minimum: The value of the lowest bar.
     """
     shown = list(values)[-width:]
     full_bar = max(shown, default=0.0) if maximum is None else maximum
-    if full_bar <= 0:
+    if full_bar <= minimum:
         return (BLOCKS[0] * len(shown)).rjust(width)
-    bar_heights = (int(value / full_bar * len(BLOCKS)) for value in shown)
+    shares = ((value - minimum) / (full_bar - minimum) for value in shown)
+    bar_heights = (int(max(0.0, min(share, 1.0)) * len(BLOCKS)) for share in shares)
     return "".join(BLOCKS[min(len(BLOCKS) - 1, height)] for height in bar_heights).rjust(width)
 
 

@@ -215,6 +215,16 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         self.refresh()
         self.post_message(self.SortChanged(self, column, reverse))
 
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the rows are not in their natural order."""
+        return self.sorted_by != (None, False)
+
+    def restore_order(self) -> None:
+        """Restore the natural order."""
+        if self.is_sorted:
+            self.sort_by(None)
+
     def watch_filter(self, text: str) -> None:
         """Show the rows that match."""
         self._order.filter_words = text.lower().split()

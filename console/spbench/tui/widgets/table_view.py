@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from rich.segment import Segment
 from textual.cache import LRUCache
@@ -73,6 +73,11 @@ class TableView(ScrollView):
     def columns(self) -> Sequence[Column]:
         """All columns from left to right, whether shown or left out."""
         return self._columns
+
+    @property
+    def shown_columns(self) -> Collection[str]:
+        """The keys of the columns that are not left out."""
+        return [placed.column.key for placed in self._layout.placed]
 
     def _set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns; if the sort column is gone, restore the natural order."""

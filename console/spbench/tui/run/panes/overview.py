@@ -182,6 +182,21 @@ class HostMapPane(Pane):
         """The map."""
         return self.query_one(HostMap)
 
+    def show(
+        self,
+        hosts: Sequence[str],
+        slowness_by_case: Mapping[str, Mapping[str, float]],
+        shown_case: str,
+        slow_hosts: Mapping[str, Collection[str]],
+        *,
+        paused: bool,
+    ) -> None:
+        """Show hosts in a visible map; in a pause, its content stays."""
+        host_map = self.map
+        if host_map.is_on_screen and not (paused and host_map.has_content):
+            host_map.show(hosts, slowness_by_case, shown_case, slow_hosts)
+            self.set_remark(host_map.describe_hidden())
+
 
 class PartsPane(Pane):
     """The parts of an iteration in a frame, as bars of all ranks and of each."""
