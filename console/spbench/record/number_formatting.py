@@ -34,8 +34,9 @@ STATUS_SYMBOLS: Mapping[str, str] = {
 }
 """The signs of all statuses, also of those that a report lacks."""
 NOISY = "≈"
-SLOW = "▲"
 """The sign of times that other work has disturbed."""
+SLOW = "▲"
+"""The sign of a case with a slow rank, host or link."""
 DISTURBED = "~"
 """The sign of an efficiency or speed-up that is not that of the hardware."""
 YEAR_10000 = 253402300800.0
@@ -79,6 +80,8 @@ _DECIMAL_PREFIXES = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"),
 _BINARY_PREFIXES = ((1.0, ""), (2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"))
 _PLAIN_COUNT = 99999.5
 """Counts below this are shown in full."""
+_EXACT_EXPONENT_FROM = 1e9
+"""Bounds and errors from this on have an exponent."""
 _LARGEST = 999.5e15
 """Numbers without a unit from this on are shown as ``>999 P``."""
 _SMALLEST = 1e-12
@@ -135,9 +138,15 @@ def format_number(value: float) -> str:
 
 
 def format_exact(value: float, unit: str = "") -> str:
-    """Return a bound or an error in four digits: ``0.5``, ``7`` or ``51 ms``."""
+    """Return a bound or an error in four digits: ``0.5``, ``51 ms``, ``3.679e9``.
+
+    A prefix such as G would be a riddle without a unit, and an error may have any size.
+    """
     text = f"{value:.4g}"
-    if "e" in text:
+    if "e+" in text and abs(value) >= _EXACT_EXPONENT_FROM:
+        mantissa, exponent = text.split("e")
+        text = f"{mantissa}e{int(exponent)}"
+    elif "e" in text:
         text = format_number(value)
     return text if unit in ("", "1") else f"{text} {unit}"
 

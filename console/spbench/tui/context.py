@@ -96,6 +96,7 @@ class ConsoleContext:
         self.planned_suite: Path | None = None
         self.rewritten_suites: set[Path] = set()
         self._failed_settings: object = None
+        self._run_before_start: Feed | None = None
         self._app = app
         self._start_again: Callable[[], None] | None = None
         self._starting_run: BackgroundRun | None = None
@@ -233,7 +234,9 @@ class ConsoleContext:
         self._is_start_cancelled = False
         self.start_failure = None
         self._start_again = start_again or partial(self.start_run, args, folder)
+        self._run_before_start = None
         if not self.is_run_active():
+            self._run_before_start = self.feed
             self._leave_run()  # it must not look like the outcome of this start
         self.show_page("run")
         self._app.run_worker(
@@ -313,6 +316,7 @@ class ConsoleContext:
         except SpbenchError as error:
             if self._is_start_cancelled:
                 self._app.notify("the start was cancelled; nothing was measured", timeout=6)
+                self._show_run_before_start()
                 return
             self._failed_settings = (self.launch_choice, self.environment)
             failure = self.start_failure = explain_start_failure(args, str(error))
@@ -324,6 +328,12 @@ class ConsoleContext:
         finally:
             self.starting_since = None
             self._starting_run = None
+
+    def _show_run_before_start(self) -> None:
+        """Show the run again that was left for a start."""
+        before = self._run_before_start
+        if before is not None and self.feed is None:
+            self.watch_run(before.folder, show=False)
 
 
 async def _wait_for_folder(background_run: BackgroundRun) -> RunFolder:

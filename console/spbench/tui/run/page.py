@@ -152,7 +152,9 @@ class RunPage(Page):
         # Findings are in the headline only while they are not visible elsewhere.
         hidden = [] if self.query_one(RunBody).shows_findings else self.presenter.findings
         findings = list_for_headline(hidden)
-        self.query_one(Headline).show(self._selection.feed, self.presenter.paused, findings)
+        presenter = self.presenter
+        note = presenter.describe_first_case()
+        self.query_one(Headline).show(self._selection.feed, presenter.paused, findings, note)
 
     def on_resize(self, event: Resize) -> None:
         """Lay out the panes for the new size."""

@@ -77,6 +77,7 @@ class RunPresenter:
         self._ranks_due = 0.0
         self._case = selection.case
         self._outcome_shown = False
+        self._first_case = ""
         self._has_had_samples = False
         self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
@@ -186,10 +187,18 @@ class RunPresenter:
         notable = selection.find_notable_case()
         if notable is not None and selection.follows_running and selection.rank is None:
             selection.choose(notable)
+            self._first_case = notable if selection.has_problem() else ""
         # The logs have the traceback of a case that failed before its first sample.
         shows_logs = selection.metric is None and bool(selection.feed.logs)
         self._body.suggest_findings(Panel.LOGS if shows_logs else None)
         return True
+
+    def describe_first_case(self) -> str:
+        """Return why an ended run shows a case that the user has not chosen, if it does."""
+        case = self.selection.case
+        if case is None or case.id != self._first_case:
+            return ""
+        return f"shown: {case.id}, the worst problem"
 
     def pause(self, paused: bool) -> None:
         """Pause the ranks, or continue."""

@@ -71,12 +71,6 @@ def find_largest_ratio(case: CaseState) -> float:
     return max(straggler.ratio for straggler in case.execution.stragglers)
 
 
-def count_samples(case: CaseState) -> int:
-    """Return the number of samples of the rank with most of them."""
-    by_rank = case.measured.samples.get("time_ms", {}).values()
-    return max((sum(map(len, repeats.values())) for repeats in by_rank), default=0)
-
-
 def has_problem(case: CaseState) -> bool:
     """Return whether a case failed, also so far, or has a slow rank."""
     if case.status == CaseStatus.RUNNING:

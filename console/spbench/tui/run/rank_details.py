@@ -11,8 +11,8 @@ from spbench.record.comparison import RankComparison
 from spbench.record.messages.slowness import find_culprit
 from spbench.record.number_formatting import (
     fold_numbers,
+    format_exact,
     format_factor,
-    format_number,
     format_status,
     format_time,
     format_value,
@@ -163,8 +163,8 @@ def _describe_single_work(case: CaseState, rank: int) -> str:
 def _describe_check(check: CheckResult) -> str:
     error = "not a number"
     if check.max_abs_error is not None:
-        error = format_number(check.max_abs_error)
+        error = format_exact(check.max_abs_error)
     outcome = format_status(CheckOutcome.PASSED if check.passed else CheckOutcome.FAILED)
     detail = f": {check.detail}" if check.detail else ""
-    tolerance = format_number(check.tolerance)
+    tolerance = format_exact(check.tolerance)
     return f"{outcome}, largest error {error} (tolerance {tolerance}){detail}"

@@ -28,7 +28,6 @@ from spbench.tui.run.panes.hosts_panel import split_numbers
 from spbench.tui.run.panes.overview import PreviousRows
 from spbench.tui.run.problems import (
     LocatedProblem,
-    count_samples,
     find_largest_ratio,
     find_severity,
     has_problem,
@@ -216,7 +215,7 @@ class RunSelection:
         return slowness
 
     def find_notable_case(self) -> str | None:
-        """Return the case of the worst problem, or else that with most samples.
+        """Return the case of the worst problem, or else the first one that was measured.
 
         Errors come before failed checks, these before found faults, slow ranks and links. None: no
         case.
@@ -231,8 +230,7 @@ class RunSelection:
             return max(slow_cases, key=find_largest_ratio).id
         if link_problems:
             return link_problems[0].case
-        measured_cases = [case for case in cases if case.measured.samples]
-        return max(measured_cases, key=count_samples).id if measured_cases else None
+        return next((case.id for case in cases if case.measured.samples), None)
 
     def has_problem(self) -> bool:
         """Return whether there is a problem to go to."""

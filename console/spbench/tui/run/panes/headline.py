@@ -142,6 +142,7 @@ class Headline(Static):
         feed: Feed,
         paused: bool,
         findings: Sequence[RunFinding],
+        note: str = "",
     ) -> None:
         """Show a run.
 
@@ -149,6 +150,7 @@ class Headline(Static):
             feed: The run.
             paused: Whether table and charts are paused.
             findings: The findings that are not visible elsewhere; the first one is shown.
+            note: Why the shown case was chosen.
         """
         if feed is not self._feed:
             self._feed = feed
@@ -158,7 +160,7 @@ class Headline(Static):
         self._rate.update(feed.event_count)
         lines = (
             _build_first(feed, self._rate.value, self._remaining.update(feed.remaining)),
-            _build_second(feed, paused, self._host_count.update(feed.state)),
+            _build_second(feed, paused, note, self._host_count.update(feed.state)),
         )
         width = max(1, self.content_size.width)
         content = (lines, tuple(findings), width)
@@ -202,12 +204,13 @@ def _build_bar(counts: CaseCounts) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _build_second(feed: Feed, paused: bool, host_count: int) -> list[HeadlinePart]:
+def _build_second(feed: Feed, paused: bool, note: str, host_count: int) -> list[HeadlinePart]:
     phase = "" if feed.ended else _describe_phase(feed)
     return [
         HeadlinePart("PAUSED" if paused else "", "bold reverse"),
         HeadlinePart(_describe_replay(feed), "$text-accent"),
         HeadlinePart(phase, "$text-primary"),
+        HeadlinePart(note),
         *_describe_job(feed.state, host_count),
     ]
 
