@@ -22,7 +22,7 @@ from spbench.tui.guide.actions import collect_action_ids
 from spbench.tui.pages import PAGES
 from spbench.tui.run.panes.start_note import StartNote
 from support.paths import SUITES
-from support.sample_events import record_run, run_start
+from support.sample_events import make_complete_run, record_run, run_start
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 
 
@@ -179,6 +179,22 @@ async def test_start_can_be_cancelled_before_the_run_has_a_folder(tmp_path, monk
         await wait_until(pilot, lambda: "No run is watched." in read_screen(app))
         assert run.status == -2
         assert app.context.start_failure is None
+
+
+async def test_cancelled_start_shows_the_run_before_it_again(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    folder = record_run(home, make_complete_run())
+    FakeRunStart(monkeypatch, home)
+    app = make_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.context.watch_run(folder)
+        await wait_until(pilot, lambda: "1/1 passed" in read_screen(app))
+        app.context.start_run(("a.yaml",))
+        await wait_until(pilot, lambda: "x cancels it" in read_screen(app))
+        await wait_until(pilot, lambda: "Cancel" in read_screen(app).splitlines()[-1])
+        app.simulate_key("x")
+        await wait_until(pilot, lambda: "1/1 passed" in read_screen(app))
+        assert app.context.feed.folder.id == folder.id
 
 
 async def test_failed_start_is_reported_and_can_be_repeated(tmp_path, monkeypatch):

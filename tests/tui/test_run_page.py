@@ -1556,6 +1556,28 @@ async def test_key_goes_through_the_problems_of_all_cases(open_run):
         assert (selection.case.id, selection.rank) == ("bad", 0)
 
 
+async def test_ended_run_names_the_worst_problem_that_it_shows_first(open_run):
+    async with open_run(WIDE, make_run_with_problems()) as run:
+        await run.wait_for_texts("shown: broken, the worst problem")
+        await run.press("n")
+        await run.wait_until(lambda: "the worst problem" not in read_screen(run.app))
+
+
+async def test_passed_run_begins_at_the_first_measured_case(open_run):
+    cases = describe_synthetic_case("first"), describe_synthetic_case("last")
+    events = [
+        *make.make_started_run(*cases, hosts=HOSTS),
+        *make_samples([[2.0] * 3] * 4, "first"),
+        *make_case_end("first", status="passed", reason=None),
+        *make_samples([[2.0] * 9] * 4, "last"),
+        *make_case_end("last", status="passed", reason=None),
+        make.run_end("passed", 0),
+    ]
+    async with open_run(WIDE, events) as run:
+        await run.wait_until(lambda: run.table("cases").cursor_key == "first")
+        assert "the worst problem" not in read_screen(run.app)
+
+
 async def test_key_goes_to_the_slow_link_of_a_recorded_finding(open_run):
     finding = (
         "link from rank 1 on a to rank 2 on b is 118x as slow as the median link in net (9 us)"

@@ -8,6 +8,7 @@ from spbench.record.number_formatting import (
     choose_unit,
     format_count,
     format_duration,
+    format_exact,
     format_number,
     format_percent,
     format_size,
@@ -136,3 +137,17 @@ def test_chooses_the_unit_by_the_largest_value():
 def test_keeps_the_unit_without_values():
     assert choose_unit([], "ms").unit == "ms"
     assert choose_unit([], "1").unit == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.5, "0.5"),
+        (3.6789e9, "3.679e9"),
+        (367890.0, "367,890"),
+        (-1e12, "-1e12"),
+        (1e-7, "0.000000100"),
+    ],
+)
+def test_large_errors_have_an_exponent_and_no_prefix(value, expected):
+    assert format_exact(value) == expected
