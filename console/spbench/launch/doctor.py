@@ -120,24 +120,26 @@ def _check_software(python: str, library: MpiLibrary) -> Iterator[Finding]:
 def _check_launchers(
     library: MpiLibrary | None, settings: LaunchSettings, env: Mapping[str, str]
 ) -> Iterator[Finding]:
+    try:
+        chosen = find_launcher(settings, library, env)
+        choice = Finding(FindingStatus.OK, "launcher", f"auto takes {chosen.launcher.name}")
+        missing_text = "not needed, and not installed; it starts ranks of"
+    except MissingError as error:
+        choice = Finding(FindingStatus.MISSING, "launcher", str(error))
+        missing_text = "not installed; it starts ranks of"
     for name in list_launcher_names():
         with_name = settings.model_copy(update={"launcher": name})
         try:
             installed = find_launcher(with_name, library, env)
         except MissingError:
-            starts = load_traits(name).starts
-            yield Finding(FindingStatus.OK, name, f"not installed; it starts ranks of {starts}")
+            text = f"{missing_text} {load_traits(name).starts}"
+            yield Finding(FindingStatus.OK, name, text)
             continue
         mismatch = find_mismatch(installed, library) if library else None
         note = "; it does not start ranks of the MPI library above" if mismatch else ""
         status = FindingStatus.NOTE if mismatch else FindingStatus.OK
         yield Finding(status, name, f"{installed.executable} ({installed.version}){note}")
-    try:
-        installed = find_launcher(settings, library, env)
-    except MissingError as error:
-        yield Finding(FindingStatus.MISSING, "launcher", str(error))
-    else:
-        yield Finding(FindingStatus.OK, "launcher", f"auto takes {installed.launcher.name}")
+    yield choice
 
 
 def _check_devices(library: MpiLibrary | None, env: Mapping[str, str]) -> Iterator[Finding]:
