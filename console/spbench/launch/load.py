@@ -39,9 +39,14 @@ class Load:
     cores: int
 
     @property
+    def limit(self) -> float:
+        """The load above which the machine counts as busy."""
+        return BUSY_LOAD * self.cores
+
+    @property
     def busy(self) -> bool:
         """Whether other processes compute, both over the last minute and now."""
-        return min(self.minute_mean, self.num_runnable) > BUSY_LOAD * self.cores
+        return min(self.minute_mean, self.num_runnable) > self.limit
 
     def __str__(self) -> str:
         return f"load {self.minute_mean:g} on {format_quantity(self.cores, 'core')}"
@@ -56,13 +61,18 @@ def read_load(proc: Path = PROC) -> Load | None:
         return None
 
 
+def describe_high_load(load: str, limit: float) -> str:
+    """Return a message on a load above the limit up to which times are comparable."""
+    return f"{load} from other work, above the limit of {limit:g}"
+
+
 def describe_busy_host(host: str) -> str:
     """Return the load of a host if it was high over the last minute; otherwise empty.
 
     Only the load of this host is known.
     """
     load = read_load() if host == socket.gethostname() else None
-    return str(load) if load is not None and load.minute_mean > BUSY_LOAD * load.cores else ""
+    return str(load) if load is not None and load.minute_mean > load.limit else ""
 
 
 def find_other_runs(proc: Path = PROC) -> list[int]:
@@ -107,9 +117,13 @@ def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
     load = read_load(proc)
     other_pids = find_other_runs(proc)
     if load is not None and load.busy:
-        yield Finding(FindingStatus.NOTE, "load", f"{load} from other work", _WAIT)
+        yield Finding(FindingStatus.NOTE, "load", describe_high_load(str(load), load.limit), _WAIT)
     elif load is not None:
-        yield Finding(FindingStatus.OK, "load", str(load))
+        limit_text = f"within the limit of {load.limit:g}"
+        text = f"{load}, {limit_text}"
+        if load.minute_mean > load.limit:
+            text = f"{load} in the last minute, but {limit_text} now"
+        yield Finding(FindingStatus.OK, "load", text)
     if other_pids:
         is_one = len(other_pids) == 1
         runs_text = "another run" if is_one else f"{len(other_pids)} other runs"

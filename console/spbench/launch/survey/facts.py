@@ -13,7 +13,7 @@ from spbench.launch.doctor import make_missing_torch_finding
 from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.gpus.facts import NO_GPUS, HostGpus, MpiMemory
 from spbench.launch.gpus.findings import find_problems
-from spbench.launch.load import BUSY_LOAD
+from spbench.launch.load import BUSY_LOAD, describe_high_load
 from spbench.launch.mpi_probe import (
     INSTALL,
     IncompleteInterpreterError,
@@ -288,7 +288,8 @@ def _check_load(answer: Mapping[str, Any]) -> Iterator[Finding]:
     load = answer["load"]
     cores = answer["cores"]
     if load is not None and load > BUSY_LOAD * cores:
-        text = f"load {load:g} on {format_quantity(cores, 'core')} from other work"
+        load_text = f"load {load:g} on {format_quantity(cores, 'core')}"
+        text = describe_high_load(load_text, BUSY_LOAD * cores)
         yield Finding(
             FindingStatus.NOTE, "load", text, "wait until it ends, or choose hosts without this one"
         )
