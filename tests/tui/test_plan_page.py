@@ -14,7 +14,7 @@ from spbench.launch.choice import LaunchChoice
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.emission import emit_suite
 from spbench.planner.output.measured_plan import MeasuredPlan
-from spbench.planner.output.plan_description import STAGE_LEGEND
+from spbench.planner.output.plan_description import STAGE_LEGEND, format_memory
 from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.request import compute_plan
@@ -117,6 +117,10 @@ async def test_enter_plans_the_nearby_files(folder, size):
         bars, has_device_memory = build_memory_bars(page.details)
         assert has_device_memory
         assert sum(bars[0].parts) == pytest.approx(stages[0].memory_bytes / 16e9)
+        used = f"stage 0: {format_memory(stages[0].memory_bytes)} used"
+        free = f"{format_memory(16e9 - stages[0].memory_bytes)} free"
+        assert bars[0].label.startswith(used)
+        assert bars[0].remainder == free
         texts_shown = set()
         for _ in range(8):  # scrolling reaches all of it
             texts_shown.update(

@@ -51,6 +51,14 @@ async def test_parts_have_patterns_without_colours(monkeypatch):
     ]
 
 
+async def test_remainder_has_its_text_instead_of_a_percentage():
+    chart = StackedBars(ascii=True)
+    chart.update(("used",), [Bar("a", [0.1], "9 GB free"), Bar("b", [0.1], "")], "free")
+    lines = await render_lines(chart, 33)
+    assert "9 GB free" in lines[0]
+    assert "%" not in "".join(lines[:2])
+
+
 async def test_legend_wraps_in_a_narrow_widget():
     chart = make_bars(NAMES, *ROWS[:1], ascii=True)
     assert await render_lines(chart, 20) == [

@@ -242,11 +242,12 @@ def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
     bars = []
     for index, memory in enumerate(details.memory):
         bar_bytes = bar_bytes_by_stage[index]
-        label = f"stage {index} {format_memory(memory.peak_bytes)}"
+        label = f"stage {index}: {format_memory(memory.peak_bytes)} used"
+        remainder = ""
         if are_capacities:
-            share = format_percent(memory.peak_bytes / bar_bytes)
-            label = f"stage {index} {share} of {format_memory(bar_bytes)}"
-        bars.append(Bar(label, [part / bar_bytes for part in _list_parts(memory)]))
+            label = f"{label}, {format_percent(memory.peak_bytes / bar_bytes)}"
+            remainder = f"{format_memory(max(0.0, bar_bytes - memory.peak_bytes))} free"
+        bars.append(Bar(label, [part / bar_bytes for part in _list_parts(memory)], remainder))
     return bars, are_capacities
 
 

@@ -25,10 +25,17 @@ _GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A label, and the share of each part: at least 0, and 1 is the whole bar."""
+    """A bar of the chart.
+
+    Attributes:
+        label: The text in front of it.
+        parts: The share of each part: at least 0, and 1 is the whole bar.
+        remainder: The text in the remainder; None: its percentage.
+    """
 
     label: str
     parts: Sequence[float]
+    remainder: str | None = None
 
 
 class StackedBars(Chart, can_focus=False):
@@ -87,7 +94,12 @@ class StackedBars(Chart, can_focus=False):
             text = _fill_part(fill, bar.parts[part], end - start)
             yield text, _choose_style(part)
         glyph = _ASCII_REST if self.ascii else REST_GLYPH
-        yield _fill_part(glyph, max(0.0, 1.0 - sum(bar.parts)), width - ends[-1]), "none"
+        remaining_cells = width - ends[-1]
+        if bar.remainder is None:
+            text = _fill_part(glyph, max(0.0, 1.0 - sum(bar.parts)), remaining_cells)
+        else:
+            text = _fill(glyph, bar.remainder, remaining_cells)
+        yield text, "none"
 
     def _choose_pattern(self, part: int) -> str:
         patterns = _ASCII_PATTERNS if self.ascii else _PATTERNS
@@ -129,5 +141,10 @@ def _choose_style(part: int) -> str:
 
 def _fill_part(fill: str, share: float, width: int) -> str:
     """Return ``width`` equal cells, with the percentage in the middle if it fits."""
-    percentage = f" {100 * share:.0f} % "
-    return (percentage if width >= len(percentage) + 2 else "").center(width, fill)
+    return _fill(fill, f"{100 * share:.0f} %", width)
+
+
+def _fill(fill: str, text: str, width: int) -> str:
+    """Return ``width`` equal cells, with a text in the middle if it fits."""
+    inner = f" {text} " if text else ""
+    return (inner if width >= len(inner) + 2 else "").center(width, fill)
