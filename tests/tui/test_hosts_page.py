@@ -285,10 +285,22 @@ async def test_invalid_hostfile_shows_errors_and_is_not_selectable(folder, fake_
         await wait_until(pilot, lambda: "bad count 'x'" in read_screen(app))
         await wait_until(pilot, lambda: "bad count '0'" in read_screen(app))
         await wait_until(pilot, lambda: "no host is chosen" in read_findings(app))
+        assert "hostfiles/wrong:1: error" in read_screen(app)
+        assert "Host None" not in read_screen(app)
         await pilot.press("u", "r")
         await wait_until(pilot, lambda: "fix it first" in read_screen(app))
         assert app.context.launch_choice == LaunchChoice()
         assert fake_survey.requests == [[MACHINE]]
+
+
+@pytest.mark.parametrize(("size", "findings_width"), [((80, 24), 80), ((120, 40), 40)])
+async def test_lists_are_as_high_as_their_rows(folder, fake_survey, size, findings_width):
+    (folder / "hostfiles" / "wrong").unlink()
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: page.query_one(HostsPane).outer_size.height == 5)
+        assert page.query_one(FindingsPane).outer_size.width == findings_width
 
 
 async def test_hosts_typed_in_the_console_are_listed_first_and_stay(folder, fake_survey):

@@ -40,7 +40,7 @@ class DetailsPane(VerticalScroll, can_focus=True):
 
     HELP = """\
 The host under the cursor. The load of this machine is read every few seconds while the page is
-shown. Another host is only asked for its load if you press d (all hosts) or x (one host). Below are
+shown. Another host is only asked for its load if you press r (all hosts) or R (one host). Below are
 its parts as it answered, and the last runs that were started on it."""
     DEFAULT_CSS = """
     DetailsPane { scrollbar-size-vertical: 1; }
@@ -69,7 +69,7 @@ its parts as it answered, and the last runs that were started on it."""
             monitor: The readings if the host is this machine.
             runs: The last runs from it, newest first.
         """
-        title = f"Host {host}".rstrip()
+        title = f"Host {host or ''}".rstrip()
         self.border_title = Content(f"{title} now" if monitor and host else title)
         facts_by_label = [
             *(list_load_facts(monitor.load) if monitor is not None else ()),
@@ -78,7 +78,9 @@ its parts as it answered, and the last runs that were started on it."""
         ]
         if monitor is None and facts is not None:
             facts_by_label.insert(0, Fact("load", _describe_asked_load(facts)))
-        if facts is None and monitor is None:
+        if host is None:
+            facts_by_label = [Fact("", "no host is chosen")]
+        elif facts is None and monitor is None:
             facts_by_label = [Fact("", "not asked yet: r asks all hosts, R asks this one")]
         width = self.scrollable_content_region.width
         self.query_one(Static).update(_build_table(facts_by_label, width))

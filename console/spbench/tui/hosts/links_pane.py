@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.links import HostPair, RankPair
+from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary
 from spbench.report.comparison.compare import SIMILAR
-from spbench.report.links import LinkMatrix, LinkTable
+from spbench.report.links import LinkMatrix, LinkTable, find_last_link_matrix
 from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
 from spbench.tui.widgets.text import cell_width, fit
@@ -34,6 +37,10 @@ _OTHERS_SIMILAR = f"Elsewhere, {_NO_OUTLIER}"
 NO_LINKS = (
     "No run here has measured links between ranks. On page 1, F5 on links.yaml measures them."
 )
+
+
+NewestRun = tuple[tuple[str, bool], ...]
+"""The newest run, and whether it has ended; empty without runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ switches between all ranks and pairs of hosts, which have the value of their wor
         self._matrix: LinkMatrix | None = None
         self._table_index = 0
         self._by_host = False
+        self._fitted_lines = 0
 
     def compose(self) -> ComposeResult:
         yield Static(NO_LINKS, id="measured", markup=False)
@@ -124,20 +132,36 @@ switches between all ranks and pairs of hosts, which have the value of their wor
     async def _show_measurements(
         self, matrix: LinkMatrix, shown: LinkTable, num_labels: int
     ) -> None:
-        """List the slowest link of each measurement if it fits below the map."""
+        """List the slowest link of each measurement if it fits below the map.
+
+        The pane is then as high as its contents.
+        """
         map_lines = num_labels + _MAP_LINES
-        fits = map_lines + len(matrix.tables) + _MARGIN_LINES <= self.size.height
+        self._fitted_lines = self._count_available_lines()
+        fits = map_lines + len(matrix.tables) + _MARGIN_LINES <= self._fitted_lines
         lines: list[str] = []
         if fits and len(shown.ranks) <= MAX_RANKS_DRAWN:
             lines = await asyncio.to_thread(_list_measurements, matrix, shown)
             fits = max(map(cell_width, lines)) <= self.size.width
         self.set_class(fits and bool(lines), "-with-measurements")
         self.query_one(HeatMap).styles.height = map_lines if fits and lines else "1fr"
+        self.styles.height = "auto" if fits and lines else None
         self.query_one("#measurements", Static).update("\n".join(lines))
 
     def on_resize(self) -> None:
         """Use the new height."""
         self._draw()
+
+    def refit(self) -> None:
+        """Use the available height if the panes above have another height than before."""
+        if self._count_available_lines() != self._fitted_lines:
+            self._draw()
+
+    def _count_available_lines(self) -> int:
+        """Return the lines within the frame if the pane is as high as possible."""
+        parent_lines = self.parent.size.height if isinstance(self.parent, Widget) else 0
+        other_lines = sum(sibling.outer_size.height for sibling in self.siblings if sibling.display)
+        return parent_lines - other_lines - self.gutter.height
 
     def _describe(self, matrix: LinkMatrix, table: LinkTable, by_host: bool) -> str:
         count = len(matrix.tables)
@@ -243,3 +267,12 @@ def _build_host_matrix(table: LinkTable) -> LabelledMatrix:
             for source_host in hosts
         ],
     )
+
+
+def read_last_links(
+    home: Path, before: NewestRun | None
+) -> tuple[NewestRun, tuple[RunSummary, LinkMatrix] | None]:
+    """Return the newest run, and the last measured links if the run is a new one."""
+    runs = list_runs(home)[-1:]
+    newest_run = tuple((run.id, run.report.exists()) for run in runs)
+    return newest_run, None if newest_run == before else find_last_link_matrix(home)

@@ -18,11 +18,10 @@ from textual.worker import Worker
 from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary, read_summary
-from spbench.report.links import LinkMatrix, find_last_link_matrix
 from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.details_pane import MAX_RUNS, DetailsPane
 from spbench.tui.hosts.host_survey import HostSurvey
-from spbench.tui.hosts.links_pane import LinksPane
+from spbench.tui.hosts.links_pane import LinksPane, NewestRun, read_last_links
 from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
@@ -39,12 +38,10 @@ _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall"), (45, "-h
 
 _MAX_LIST_SHARE = 0.35
 """Largest share of the height that the lists of sources and hosts take."""
-_MIN_LIST_LINES = 8
+_MAX_SHORT_LINES = 8
+"""The lines that the lists may take on a low screen, and that an error gets."""
 _LIST_MARGIN = 3
 """Lines of a list's pane without its rows: the frame and the heading."""
-
-NewestRun = tuple[tuple[str, bool], ...]
-"""The newest run, and whether it has ended; empty without runs."""
 
 
 class SourcesPane(Vertical):
@@ -98,13 +95,17 @@ last run that measured any."""
     HostsPage #body {
         height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
     }
-    HostsPage.-narrow #body { grid-columns: 29 1fr; }
+    HostsPage.-narrow #body { grid-columns: 29 1fr; grid-size: 2 3; }
+    HostsPage.-narrow #checks, HostsPage.-narrow #host { column-span: 2; }
     HostsPage DetailsPane { height: 1fr; }
+    HostsPage.-high DetailsPane { height: auto; max-height: 60%; }
     HostsPage LinksPane { height: auto; }
-    HostsPage LoadChartPane { display: none; height: 1fr; }
+    HostsPage.-narrow.-short LinksPane { display: none; }
+    HostsPage LoadChartPane { display: none; height: 14; }
     HostsPage.-high.-machine LoadChartPane { display: block; }
     HostsPage.-high.-machine FindingsPane { height: auto; max-height: 70%; }
     HostsPage.-links LinksPane { height: 1fr; }
+    HostsPage.-links.-narrow.-short LinksPane { display: block; }
     HostsPage.-links DetailsPane { height: auto; max-height: 40%; }
     HostsPage.-links.-high DetailsPane { max-height: 60%; }
     HostsPage.-links.-short DetailsPane { display: none; }
@@ -189,6 +190,7 @@ last run that measured any."""
             [run for run in self._last_runs if run.host == host],
         )
         self.query_one(LoadChartPane).show(self._monitor.load.cpu, self.load_seconds)
+        self.call_after_refresh(self.query_one(LinksPane).refit)
 
     async def _poll(self) -> None:
         options = self.context.options
@@ -200,7 +202,7 @@ last run that measured any."""
         if sources_by_name != self._sources.sources:
             self._show_sources(sources_by_name)
         newest_run, matrix = await asyncio.to_thread(
-            _read_last_links, options.home, self._newest_run
+            read_last_links, options.home, self._newest_run
         )
         if newest_run != self._newest_run:
             self._newest_run = newest_run
@@ -208,6 +210,7 @@ last run that measured any."""
             links = self.query_one(LinksPane)
             links.show_matrix(matrix)
             self.set_class(links.has_links, "-links")
+            self._fit_rows()
             self._show_details()
         self._polled_at = time.monotonic()
 
@@ -234,9 +237,13 @@ last run that measured any."""
         source = self._get_source()
         num_hosts = len(source.hosts.names) if source is not None and source.hosts else 0
         needed_lines = max(num_hosts, self._table.row_count) + _LIST_MARGIN
-        max_lines = max(_MIN_LIST_LINES, int(_MAX_LIST_SHARE * self.size.height))
-        top_lines = min(max(needed_lines, _MIN_LIST_LINES), max_lines)
-        self.query_one("#body").styles.grid_rows = f"{top_lines} 1fr"
+        if source is not None and source.error:
+            needed_lines = max(needed_lines, _MAX_SHORT_LINES)
+        max_lines = max(_MAX_SHORT_LINES, int(_MAX_LIST_SHARE * self.size.height))
+        lower_rows = "1fr"
+        if self.has_class("-narrow"):
+            lower_rows = "1fr 2fr" if self.has_class("-links") else "1fr 1fr"
+        self.query_one("#body").styles.grid_rows = f"{min(needed_lines, max_lines)} {lower_rows}"
 
     def _show_survey(self) -> None:
         """Show the current state of the survey."""
@@ -328,12 +335,3 @@ last run that measured any."""
 def _read_last_runs(home: Path) -> list[RunSummary]:
     """Return the last runs, the newest first."""
     return [read_summary(folder) for folder in reversed(list_runs(home)[-4 * MAX_RUNS :])]
-
-
-def _read_last_links(
-    home: Path, before: NewestRun | None
-) -> tuple[NewestRun, tuple[RunSummary, LinkMatrix] | None]:
-    """Return the newest run, and the last measured links if the run is a new one."""
-    runs = list_runs(home)[-1:]
-    newest_run = tuple((run.id, run.report.exists()) for run in runs)
-    return newest_run, None if newest_run == before else find_last_link_matrix(home)

@@ -32,7 +32,7 @@ class HostsPane(FilterPane):
 
     HELP = """\
 The hosts in the order in which ranks fill them, with the state of each: ✓ ok, ! a note, ✗ missing
-parts or unreachable, · not asked yet. load is the mean number of busy cores of the last minute. d
+parts or unreachable, · not asked yet. load is the mean number of busy cores of the last minute. r
 asks all hosts over ssh, enter asks the one under the cursor, and escape stops asking. The findings
 are below, with their remedies."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("hosts", "hosts")]
@@ -76,7 +76,8 @@ class FindingsPane(VerticalScroll, can_focus=True):
 
     HELP = """\
 The findings on the host under the cursor: ✓ present, ! a note, ✗ missing. A line that begins with
-→ is the remedy. The differences between the hosts of this source are below."""
+→ is the remedy. The limit of the load is half the number of cores: above it, other work makes
+measured times longer. The differences between the hosts of this source are below."""
     DEFAULT_CSS = """
     FindingsPane { scrollbar-size-vertical: 1; }
     FindingsPane Static { height: auto; }
@@ -128,8 +129,13 @@ def _render_findings(
     """Yield findings, each once: on this machine, the remedy is that for this machine."""
     host_findings = facts.findings if facts else ()
     if facts is not None and facts.load is not None:
-        # The row shows the load of the facts, which is newer than that of doctor.
-        machine_findings = [finding for finding in machine_findings if finding.subject != "load"]
+        # The row shows the load of the facts, and doctor may have read another one.
+        shown_load = f"load {facts.load:g} "
+        machine_findings = [
+            finding
+            for finding in machine_findings
+            if finding.subject != "load" or finding.text.startswith(shown_load)
+        ]
     finding_by_key = {
         (finding.subject, finding.text): finding for finding in (*host_findings, *machine_findings)
     }

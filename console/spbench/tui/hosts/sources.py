@@ -69,11 +69,9 @@ def read_sources(
     for nearby in read_hostfiles(options.folder):
         file_choice = LaunchChoice(nearby.path, launcher=choice.launcher)
         if nearby.path != choice.hostfile:
-            sources.append(
-                HostSource(
-                    str(nearby.path), nearby.path.name, file_choice, nearby.hosts, nearby.error
-                )
-            )
+            path = nearby.path
+            error = nearby.error.replace(f"{options.folder}/", "")
+            sources.append(HostSource(str(path), path.name, file_choice, nearby.hosts, error))
     if typed_choice is not None:
         typed = _read_options(typed_choice)
         if all(source.name != typed.name for source in sources):
