@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from textual.app import App
 
+from spbench.record.planted_faults import add_found_fault
 from spbench.record.runs.marks import RunMark
 from spbench.report.comparison.rows import case_rows
 from spbench.report.distribution import make_distribution
@@ -15,7 +16,14 @@ from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.run_rows import RunRows, name_starts
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.results.views import View
-from support.sample_events import describe_case, make_started_run, record_run, run_end
+from support.sample_events import (
+    case_judged,
+    describe_case,
+    job_end,
+    make_started_run,
+    record_run,
+    run_end,
+)
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
     MEDIUM_SIZE,
@@ -330,3 +338,30 @@ def test_empty_marks_are_not_underlined(home):
     rows.show(runs, 100.0, {runs[0].id: [RunMark.FAULT]})
     marks = [rows.cells(run.id)[4] for run in runs]
     assert [(cell.text, cell.style) for cell in marks[:2]] == [("! fault", "slow"), ("", "")]
+
+
+async def test_run_without_another_failure_has_found_its_fault(tmp_path, home):
+    failure = "check sum failed"
+    fault = add_found_fault(failure, "wrong-sum")
+    for day, reasons in ((4, [fault]), (5, [fault, failure])):
+        cases = [describe_case(f"case{number}") for number in range(len(reasons))]
+        events = [event for event in make_started_run(*cases) if event["event"] != "case_start"]
+        events += [
+            case_judged(case["id"], "failed", reason)
+            for case, reason in zip(cases, reasons, strict=True)
+        ]
+        record_run(
+            home,
+            [*events, job_end(), run_end("failed", 1)],
+            verdict="failed",
+            request={"inject": ["wrong-sum"]},
+            suite=f"day{day}",
+            finished=2000.0,
+        )
+    app = open_results(tmp_path)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("down")
+        await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "! fault found" in find_line(app, " day4 "))
+        await wait_until(pilot, lambda: "✗ failed" in find_line(app, " day5 "))

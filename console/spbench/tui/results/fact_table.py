@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -24,14 +24,16 @@ def build_fact_table(facts: Iterable[Fact]) -> Table:
     return table
 
 
-def list_previous_run(runs: Sequence[RunSummary], run: RunSummary) -> list[Fact]:
+def list_previous_run(
+    runs: Sequence[RunSummary], run: RunSummary, describe_status: Callable[[RunSummary], str]
+) -> list[Fact]:
     """Return a fact about the last run of the suite before a run, if there is one."""
     earlier = list_earlier_runs(runs, run)[:1]
     facts = []
     for previous in earlier:
         took = "" if previous.duration_s is None else f" in {format_duration(previous.duration_s)}"
         started = format_day_and_time(previous.started)
-        facts.append(Fact("previous", f"{started} {previous.status}{took}"))
+        facts.append(Fact("previous", f"{started} {describe_status(previous)}{took}"))
     return facts
 
 

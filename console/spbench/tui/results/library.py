@@ -15,6 +15,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from spbench.errors import SpbenchError, UsageError
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import (
     KnownRuns,
@@ -242,6 +243,13 @@ class RunLibrary:
             self._times.popitem(last=False)
         return cached[1]
 
+    def describe_status(self, run: RunSummary) -> str:
+        """Return ``fault found`` for a loaded run without another failure, or its status."""
+        cached = self._loaded.get(run.id)
+        if cached is None or not run.faults:
+            return run.status
+        return describe_run_status(cached[1])
+
     def count_passed(self, run_id: str) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases of a run; None if unknown."""
         if self.demo is not None and run_id == self.demo.id:
@@ -263,8 +271,14 @@ def _drop_samples(case: CasePart) -> CasePart:
     return case.model_copy(update={"samples": {}, "measurements": [], "ranks": []})
 
 
+def describe_run_status(run: RecordedRun) -> str:
+    """Return ``fault found`` if a run has no other failure, or its status."""
+    failures = {case.status_text for case in run.cases.values() if case.status != CaseStatus.PASSED}
+    return FaultOutcome.FOUND if failures == {FaultOutcome.FOUND} else run.summary.status
+
+
 class CaseCounter:
-    """Reads the runs in view, so that their rows show how many cases passed.
+    """Reads the runs in view, so that their rows show passed cases and found faults.
 
     Each run is read at most once, even if it cannot be read.
     """
@@ -276,13 +290,12 @@ class CaseCounter:
     async def count(
         self, runs: Iterable[RunSummary], in_view: Iterable[Hashable], show: Callable[[], None]
     ) -> None:
-        """Read the ended runs in view with unknown counts, and call ``show`` after each."""
+        """Read the ended runs in view if their rows need it, and call ``show`` after each."""
         keys = set(in_view)
         for run in runs:
-            unknown = (
-                run.status != RunStatus.RUNNING and not run.counts and run.id not in self._tried
-            )
-            if run.id in keys and unknown:
+            unknown = not run.counts or (run.faults and run.status == RunStatus.FAILED)
+            has_ended = run.status != RunStatus.RUNNING
+            if run.id in keys and unknown and has_ended and run.id not in self._tried:
                 self._tried.add(run.id)
                 await asyncio.to_thread(self._read, run)
                 show()

@@ -105,7 +105,7 @@ both, a metric over runs, a metric over a swept parameter."""
     def compose_body(self) -> ComposeResult:
         """Yield the runs and the views."""
         with Container(id="body"):
-            yield RunsPane(self._library.count_passed, str(self._library.home))
+            yield RunsPane(self._library)
             yield self._views
 
     @property

@@ -37,13 +37,19 @@ class RunRows:
     Args:
         count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
             if they are unknown.
+        describe_status: Returns the status of a run as text.
 
     Attributes:
         has_marks: Whether a run has a mark, so that there is a column for them.
     """
 
-    def __init__(self, count_passed: PassedCounter) -> None:
+    def __init__(
+        self,
+        count_passed: PassedCounter,
+        describe_status: Callable[[RunSummary], str] = lambda run: run.status,
+    ) -> None:
         self._count_passed = count_passed
+        self._describe_status = describe_status
         self._runs: dict[Hashable, RunSummary] = {}
         self._now = 0.0
         self._names: Mapping[str, str] = {}
@@ -80,7 +86,7 @@ class RunRows:
         """Return the values of the cells that can change."""
         run = self._runs[key]
         return (
-            run.status,
+            self._describe_status(run),
             self._names[run.id],
             self._format_duration(run),
             self._count_passed(run.id),
@@ -97,7 +103,7 @@ class RunRows:
             TableCell("a" if run.id == self.marked else "", "accent"),
             self._names[run.id],
             run.suite,
-            make_status_cell(run.status),
+            make_status_cell(run.status, self._describe_status(run)),
             *self._make_marks_cells(run),
             format_passed(self._count_passed(run.id)),
             self._format_duration(run),

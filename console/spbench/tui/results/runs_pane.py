@@ -27,7 +27,8 @@ from spbench.tui.results.fact_table import (
     list_previous_run,
 )
 from spbench.tui.results.fitted_columns import fit_columns
-from spbench.tui.results.run_rows import COLUMNS, MARKS, PassedCounter, RunRows
+from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.run_rows import COLUMNS, MARKS, RunRows
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
 from spbench_core.number_text import format_quantity
@@ -40,9 +41,7 @@ class RunsPane(FilterPane):
     """The table of the runs that match the filter.
 
     Args:
-        count_passed: Returns the numbers of passed and of all cases of a run, given its id; None
-            if they are unknown.
-        home: The folder of the runs, for the message that there are none.
+        library: The runs; their folder is named if there are none.
 
     Attributes:
         shown: The runs that match the filter, the newest first.
@@ -72,10 +71,10 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
     class FilterChanged(Message):
         """The filter selects other runs."""
 
-    def __init__(self, count_passed: PassedCounter, home: str) -> None:
+    def __init__(self, library: RunLibrary) -> None:
         super().__init__("Runs")
-        self._home = home
-        self._rows = RunRows(count_passed)
+        self._library = library
+        self._rows = RunRows(library.count_passed, library.describe_status)
         self._all: Sequence[RunSummary] = ()
         self._filter = ""
         self._loaded: RecordedRun | None = None
@@ -157,7 +156,7 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
             is_tall = self.screen.has_class("-tall")
             content = format_exact_times(summary)
             if is_tall:
-                previous = list_previous_run(self._all, summary)
+                previous = list_previous_run(self._all, summary, self._library.describe_status)
                 content = build_fact_table([Fact("run", summary.id), *facts, *previous])
         self.query_one("#details", Static).update(content)
 
@@ -212,7 +211,7 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
 
     def _explain_empty(self, text: str) -> str:
         if not self._all:
-            return f"no run under {self._home} yet; start one on the Suites page"
+            return f"no run under {self._library.home} yet; start one on the Suites page"
         return (
             ""
             if self.shown
