@@ -11,6 +11,7 @@ from spbench.suites.pipe_files import expand_suite_path
 from spbench.tui.suites.document import SuiteDocument, make_document, open_document
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.tree import FileCheck, check_file, find_same_file, find_suites
+from support.tui.app_driver import wait_until
 
 SUITE = "schema: spbench.suite/1\nname: a\ncases:\n  - {name: c, benchmark: memory.copy}\n"
 
@@ -137,6 +138,27 @@ async def test_problem_lines_have_a_sign_and_a_colour():
         assert backgrounds[0] != backgrounds[1]
         editor.mark_problems({})
         assert "✗" not in "".join(segment.text for segment in editor.render_line(1))
+
+
+async def test_cut_line_has_a_sign_unless_the_cursor_is_there():
+    app = EditorApp()
+    async with app.run_test(size=(40, 10)) as pilot:
+        editor = app.query_one(SuiteEditor)
+        editor.load_text("a: " + "x" * 60 + "\nb: 1\n")
+        await pilot.pause()
+
+        def read_line(y):
+            width = editor.scrollable_content_region.width
+            return "".join(s.text for s in editor.render_line(y).crop(0, width))
+
+        assert read_line(0).endswith("x»")
+        assert "»" not in read_line(1)
+        last_column = editor.scrollable_content_region.width - editor.gutter_width - 1
+        editor.move_cursor((0, last_column))
+        editor.scroll_to(x=0, animate=False, immediate=True)
+        assert "»" not in read_line(0)
+        editor.move_cursor((0, 63))
+        await wait_until(pilot, lambda: editor.scroll_offset.x > 0 and "»" not in read_line(0))
 
 
 class EmptyEditorApp(App):

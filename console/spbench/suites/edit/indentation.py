@@ -29,3 +29,10 @@ def find_indent_of_next_line(line: str) -> int:
     if content.partition(" #")[0].rstrip().endswith(":"):
         indent += INDENT
     return indent
+
+
+def shift_line(line: str, width: int) -> str:
+    """Return a line with another indentation, unless it is blank."""
+    if not line.strip():
+        return line
+    return " " * max(0, count_indent(line) + width) + line.lstrip(" ")

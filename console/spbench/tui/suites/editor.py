@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -18,7 +19,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection, TextAreaTheme
 
-from spbench.suites.edit.indentation import INDENT, count_indent, find_indent_of_next_line
+from spbench.suites.edit.indentation import INDENT, find_indent_of_next_line, shift_line
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.suites.text_changes import describe_lines, find_name, make_replacement
 from spbench.tui.widgets.glyphs import PROBLEM_SIGN
@@ -32,6 +33,8 @@ _SHORTENED_KEYS = {"delete,ctrl+d": "delete"}
 """Keys of a text area, without those that the page uses for other actions."""
 _PAGE_ACTIONS = ("undo", "redo")
 """Actions of a text area that the page binds, so that they work without focus too."""
+CUT_SIGN = "»"
+"""In the last visible cell of a line that is longer."""
 _CAPTURES = {
     "yaml.field": "field",
     "string": "string",
@@ -53,6 +56,7 @@ class SuiteEditor(TextBox, inherit_bindings=False):
 
     HELP: ClassVar[str] = """\
 The text of the suite. Errors are marked ✗ at their line as you type, and listed below the text.
+» marks a line with more text to the right; it scrolls with the cursor.
 Enter keeps the indentation, and adds a level after "key:" and in an item "- ". Tab indents selected
 lines or a blank line, and Shift+Tab unindents them. On any other line, they go to the next or
 previous pane. Escape leaves the text, so that all keys of the page work. The function keys work
@@ -86,7 +90,7 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         make_binding("editor.end", "ctrl+end", "move_to_end", "End", "Go to the end of the text"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"suite-editor--{name}" for name in (*_CAPTURES.values(), "problem", "sign")
+        f"suite-editor--{name}" for name in (*_CAPTURES.values(), "problem", "sign", "cut")
     }
     DEFAULT_CSS = """
     SuiteEditor {
@@ -100,6 +104,7 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         & > .suite-editor--comment { color: $text-muted; text-style: italic; }
         & > .suite-editor--punctuation { color: $text-muted; }
         & > .suite-editor--problem { background: $error 20%; }
+        & > .suite-editor--cut { color: $text-warning; }
         & > .suite-editor--sign { color: $text-error; text-style: bold; }
     }
     """
@@ -252,7 +257,7 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         first_row = min(start[0], end[0])
         last_row = max(start[0], end[0])
         lines = [self.document[row] for row in range(first_row, last_row + 1)]
-        shifted_lines = [_shift_line(line, width) for line in lines]
+        shifted_lines = [shift_line(line, width) for line in lines]
         if shifted_lines == lines:
             return
         self.history.checkpoint()
@@ -310,7 +315,24 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     def _render_line(self, y: int) -> Strip:
         strip = super()._render_line(y)
         line_index = y + self.scroll_offset.y
-        if line_index not in self._problems or line_index >= self.document.line_count:
+        if line_index >= self.document.line_count:
+            return strip
+        return self._mark_cut(self._mark_problem(strip, line_index), line_index)
+
+    def _mark_cut(self, strip: Strip, line_index: int) -> Strip:
+        """Return a line with a sign in its last cell if more is to the right."""
+        width = self.scrollable_content_region.width
+        end = self.scroll_offset.x + width - self.gutter_width
+        has_cursor = self.cursor_location[0] == line_index and self._cursor_offset[0] == end - 1
+        line_width = cell_len(self.document[line_index].expandtabs(self.indent_width))
+        if line_width <= end or has_cursor:
+            return strip
+        style = next(iter(strip.crop(width - 1, width))).style or Style()
+        sign = Segment(CUT_SIGN, style + Style(color=self._style("cut").color, bold=True))
+        return Strip.join([strip.crop(0, width - 1), Strip([sign], 1), strip.crop(width)])
+
+    def _mark_problem(self, strip: Strip, line_index: int) -> Strip:
+        if line_index not in self._problems:
             return strip
         gutter = self.gutter_width
         background = self.rich_style.bgcolor
@@ -327,9 +349,3 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         return Strip(
             [Segment(line_number_text, self._style("sign")), *tinted_segments], strip.cell_length
         )
-
-
-def _shift_line(line: str, width: int) -> str:
-    if not line.strip():
-        return line
-    return " " * max(0, count_indent(line) + width) + line.lstrip(" ")
