@@ -1418,8 +1418,8 @@ async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatc
     requested_folders = []
     starts = []
 
-    def build_rerun_args(folder, repeat):
-        assert repeat is None
+    def build_rerun_args(folder, repeat, *, with_faults):
+        assert (repeat, with_faults) == (None, True)
         requested_folders.append(folder)
         return ("a.yaml",)
 
@@ -1662,7 +1662,7 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
             "run.json", {"id": "made-up-run", "request": request}
         )
         await run.press("F")
-        await run.wait_for_texts("This plants its", "slow=9 (case warp)")
+        await run.wait_for_texts("It has planted", "slow=9 (case warp)")
         await run.press("y")
         await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
 
@@ -1695,4 +1695,42 @@ async def test_rerun_names_the_faults_that_it_plants_again(open_run):
         folder.write_json("run.json", {"id": folder.id, "request": {"inject": ["slow=3"]}})
         await run.wait_for_texts("✓ passed")
         await run.press("f5")
-        await run.wait_for_texts("plants its faults again:", "slow=3.")
+        await run.wait_for_texts("It has planted faults:", "slow=3.", "Without faults (w)")
+
+
+@pytest.mark.parametrize(
+    ("key", "args"), [("y", ("--inject", "slow=3")), ("w", ()), ("n", None), ("escape", None)]
+)
+async def test_runs_again_with_or_without_the_faults(open_run, key, args):
+    starts = []
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        vars(run.app.context).update(start_run=lambda arguments, cwd: starts.append(arguments))
+        folder = run.app.context.feed.folder
+        argv = ["run", "a.yaml", "--inject", "slow=3"]
+        request = {"inject": ["slow=3"]}
+        folder.write_json("run.json", {"id": folder.id, "request": request, "argv": argv})
+        await run.wait_for_texts("✓ passed")
+        await run.press("f5")
+        await run.wait_for_texts("Without faults (w)", "Cancel (n)", "With faults (y)")
+        await run.press(key)
+        expected = [] if args is None else [("a.yaml", *args)]
+        await run.wait_until(lambda: not run.app.screen.is_modal)
+        await run.wait_until(lambda: starts == expected)
+
+
+async def test_failed_cases_run_again_without_the_faults(open_run):
+    starts = []
+    events = [
+        *make.make_started_run(make.describe_case("warp", 2), hosts=HOSTS[:2]),
+        make.case_judged("warp", "failed", f"{FAULT_FOUND}: slow"),
+        make.run_end("failed", 1),
+    ]
+    async with open_run(WIDE, events) as run:
+        vars(run.app.context).update(start_run=lambda arguments, cwd: starts.append(arguments))
+        folder = run.app.context.feed.folder
+        folder.write_json("run.json", {"id": "made-up-run", "request": {"inject": ["slow=9"]}})
+        await run.wait_until(lambda: run.app.context.feed.state.run.status == "failed")
+        await run.press("F")
+        await run.wait_for_texts("Without faults (w)")
+        await run.press("w")
+        await run.wait_until(lambda: starts == [("--failed", "made-up-run", "--without-faults")])

@@ -65,7 +65,14 @@ OPTION_GROUPS: Mapping[str, Sequence[str]] = {
         "--oversubscribe",
         "--dry-run",
     ),
-    "Failures and time": ("--budget", "--retries", "--fail-on-flaky", "--failed", "--resume"),
+    "Failures and time": (
+        "--budget",
+        "--retries",
+        "--fail-on-flaky",
+        "--failed",
+        "--without-faults",
+        "--resume",
+    ),
     "Comparison": ("--baseline", "--fail-on", "--max-unjudged"),
     "Screens": ("--demo", "--readonly", "--host", "--port", "--no-token"),
     "Output": (

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from spbench.engine.faults.launcher_output import read_tail
@@ -24,6 +25,9 @@ from spbench.record.runs.files import unwritable_error
 from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.safe_files import create_file, make_folders
 
+WITHOUT_FAULTS = "--without-faults"
+"""The option of ``--failed`` that does not plant the faults of the run again."""
+_INJECT = "--inject"
 _MAX_LINES = 20
 """The number of last log lines that are shown if a run did not begin."""
 _OUTPUT_OPTIONS = ("--home", "--json", "--junit", "--html")
@@ -187,12 +191,15 @@ def build_run_args(
     return (file, *args)
 
 
-def build_rerun_args(folder: RunFolder, repeat: int | None = None) -> tuple[str, ...]:
+def build_rerun_args(
+    folder: RunFolder, repeat: int | None = None, *, with_faults: bool = True
+) -> tuple[str, ...]:
     """Return the arguments to repeat a run from `find_start_folder`.
 
     Args:
         folder: The run.
         repeat: Launches of each case. Default: as in the run.
+        with_faults: Whether the faults of the run are planted again.
 
     Raises:
         UsageError: The run's run.json has neither arguments nor a suite.
@@ -207,7 +214,21 @@ def build_rerun_args(folder: RunFolder, repeat: int | None = None) -> tuple[str,
         raise UsageError(
             f"run {folder.id} does not say what it was asked for; start it by its suite"
         )
+    if not with_faults:
+        args = _remove_faults(args)
     return args if repeat is None else _set_repeat(args, repeat)
+
+
+def _remove_faults(args: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments without faults; ``--failed`` would repeat those of a run."""
+    other_args = [
+        arg
+        for before, arg in pairwise(("", *args))
+        if _INJECT not in (before, arg) and not arg.startswith(f"{_INJECT}=")
+    ]
+    repeats_failed = any(arg.partition("=")[0] == "--failed" for arg in other_args)
+    has_option = WITHOUT_FAULTS in other_args
+    return (*other_args, *([WITHOUT_FAULTS] if repeats_failed and not has_option else []))
 
 
 def _set_repeat(args: Sequence[str], repeat: int) -> tuple[str, ...]:

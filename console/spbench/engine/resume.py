@@ -64,10 +64,11 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
     return replace(plan, jobs=group_cases(cases, plan.hosts_finder), resumed=folder)
 
 
-def plan_failed(request: Request, name: str) -> RunPlan:
+def plan_failed(request: Request, name: str, *, with_faults: bool = True) -> RunPlan:
     """Return the plan of a new run of the failed cases of a recorded run.
 
     Cases to which their expectations refer run with them, so that these can be judged.
+    ``with_faults`` plants the faults of that run again.
 
     Raises:
         UsageError: The run is unknown, still running, or does not record its request.
@@ -79,6 +80,7 @@ def plan_failed(request: Request, name: str) -> RunPlan:
     if not failed:
         raise NothingSelected(f"no case of run {folder.id} failed")
     recorded, suite = _read_recorded(folder, request)
+    recorded = recorded if with_faults else replace(recorded, inject=())
     plan = plan_suite(recorded, suite)
     ids = _add_referred(failed, plan.suite.cases)
     recorded = replace(recorded, cases=tuple(ids), keyword=None)

@@ -259,11 +259,12 @@ class ConsoleContext:
         if self._starting_run is not None:
             self._starting_run.cancel()
 
-    def start_failed_cases(self, folder: RunFolder) -> None:
+    def start_failed_cases(self, folder: RunFolder, *, with_faults: bool = True) -> None:
         """Start a run of the failed cases of a recorded run, in the folder of that run."""
-        from spbench.engine.background import find_start_folder
+        from spbench.engine.background import WITHOUT_FAULTS, find_start_folder
 
-        self.start_run(("--failed", folder.id), find_start_folder(folder))
+        more = () if with_faults else (WITHOUT_FAULTS,)
+        self.start_run(("--failed", folder.id, *more), find_start_folder(folder))
 
     def start_suite(
         self,

@@ -130,6 +130,26 @@ class LeaveDialog(ThirdAnswerDialog):
         super().__init__(question, "Quit", "Stay", "Save and quit (s)", save)
 
 
+class FaultsAgainDialog(ThirdAnswerDialog):
+    """A question before a run is started again that has planted faults.
+
+    Args:
+        question: The question.
+        leave_faults_out: Called if the run is to start without its faults.
+    """
+
+    HELP = """\
+The run has planted faults. Y plants them again, W runs the same without faults, as after a repair,
+and N or Escape does not run it."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "third", "Without faults", id="dialog.without-faults"),
+    ]
+
+    def __init__(self, question: str, leave_faults_out: Callable[[], object]) -> None:
+        third = "Without faults (w)"
+        super().__init__(question, "With faults", "Cancel", third, leave_faults_out)
+
+
 class AskLine(Modal[Answer | None]):
     """A dialog for one line of text that returns its value, or None after Escape.
 

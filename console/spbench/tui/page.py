@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from textual.worker import WorkerError
 
 from spbench.errors import SpbenchError
 from spbench.tui.context import ConsoleContext
-from spbench.tui.dialogs import Confirm
+from spbench.tui.dialogs import Confirm, FaultsAgainDialog
 from spbench.tui.tab_bar import Tab, TabBar, find_tabs_width, fit_status, format_run_status
 from spbench.tui.widgets.keys import KeyBar
 
@@ -177,12 +177,13 @@ class Page(Screen[None]):
         launches = "" if repeat is None else f" with {repeat} launches of each case"
         is_active = self.context.is_run_active()
         note = " The one that is watched keeps running." if is_active else ""
-        note += await asyncio.to_thread(_note_planted_faults, folder)
         question = f"Start {folder.id} again{launches}, as a new run?{note}"
-        if not await self.confirm(question, "Run again", "Cancel"):
+        with_faults = await self._ask_again(folder, question, "Run again")
+        if with_faults is None:
             return False
         try:
-            args = await asyncio.to_thread(build_rerun_args, folder, repeat)
+            build = partial(build_rerun_args, folder, repeat, with_faults=with_faults)
+            args = await asyncio.to_thread(build)
             cwd = await asyncio.to_thread(find_start_folder, folder)
             self.context.start_run(args, cwd)
         except SpbenchError as error:
@@ -192,9 +193,26 @@ class Page(Screen[None]):
 
     async def rerun_failed_cases(self, folder: RunFolder) -> None:
         """Start a run of the failed cases of another run, after a question."""
-        note = await asyncio.to_thread(_note_planted_faults, folder)
-        if await self.confirm(f"Run again what failed in {folder.id}?{note}", "Run", "Cancel"):
-            self.context.start_failed_cases(folder)
+        question = f"Run again what failed in {folder.id}?"
+        with_faults = await self._ask_again(folder, question, "Run")
+        if with_faults is not None:
+            self.context.start_failed_cases(folder, with_faults=with_faults)
+
+    async def _ask_again(self, folder: RunFolder, question: str, yes: str) -> bool | None:
+        """Return whether to run again with the planted faults of a run; None: not at all."""
+        faults = await asyncio.to_thread(_find_planted_faults, folder)
+        if not faults:
+            return await self.confirm(question, yes, "Cancel") or None
+        is_without_faults = False
+
+        def leave_faults_out() -> None:
+            nonlocal is_without_faults
+            is_without_faults = True
+
+        question += f" It has planted faults: {', '.join(faults)}."
+        dialog = FaultsAgainDialog(question, leave_faults_out)
+        is_with_faults = await self.app.push_screen_wait(dialog)
+        return is_with_faults if is_with_faults or is_without_faults else None
 
     async def confirm_overwrite(self, path: Path) -> bool:
         """Return whether a file may be written; ask if it exists."""
@@ -226,13 +244,12 @@ class Page(Screen[None]):
         return not (self.context.readonly and action in self.MODIFYING_ACTIONS)
 
 
-def _note_planted_faults(folder: RunFolder) -> str:
-    """Return the part of a question on faults that are planted again, if any."""
+def _find_planted_faults(folder: RunFolder) -> Sequence[str]:
+    """Return the planted faults of a run."""
     from spbench.record.runs.history import read_summary
     from spbench.report.comparison.conditions import find_faults
 
-    faults = find_faults(read_summary(folder))
-    return f" This plants its faults again: {', '.join(faults)}." if faults else ""
+    return find_faults(read_summary(folder))
 
 
 async def show_page(app: App[Any], name: str) -> Screen[object]:

@@ -99,6 +99,10 @@ def run(
             autocompletion=complete_run,
         ),
     ] = None,
+    without_faults: Annotated[
+        bool,
+        typer.Option("--without-faults", help="With --failed, do not plant the run's faults again"),
+    ] = False,
     retries: Annotated[
         int,
         typer.Option(
@@ -167,7 +171,7 @@ def run(
         )
         _check_dry_run(dry_run, launch_choice, (json_target, junit, html))
         gate = load_gate(home, baseline, fail_on, max_unjudged)
-        planned = _plan_run(request, resume, failed)
+        planned = _plan_run(request, resume, failed, with_faults=not without_faults)
         if dry_run:
             _print_dry_run(planned)
             return
@@ -228,11 +232,15 @@ def _print_dry_run(planned: RunPlan) -> None:
     print_commands(planned)
 
 
-def _plan_run(request: Request, resume: str | None, failed: str | None) -> RunPlan:
+def _plan_run(
+    request: Request, resume: str | None, failed: str | None, *, with_faults: bool
+) -> RunPlan:
     """Return the plan of a suite, or of the cases left or failed in a recorded run."""
     from spbench.engine.plan import plan_run
     from spbench.engine.resume import plan_failed, plan_resumed
 
+    if failed is None and not with_faults:
+        raise UsageError("--without-faults needs --failed RUN; leave out --inject otherwise")
     has_suite = request.suite != Path()
     if resume is None and failed is None:
         if not has_suite:
@@ -254,7 +262,7 @@ def _plan_run(request: Request, resume: str | None, failed: str | None) -> RunPl
         )
     if resume is not None:
         return plan_resumed(request, resume)
-    return plan_failed(request, str(failed))
+    return plan_failed(request, str(failed), with_faults=with_faults)
 
 
 def _judge(

@@ -319,6 +319,22 @@ def test_rerun_arguments_set_the_repeat_once(home, options):
     assert sum("repeat=" in arg for arg in args) == 1
 
 
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("s.yaml", "--inject", "slow", "-k", "a"), ("s.yaml", "-k", "a")),
+        (("--inject=slow@a", "s.yaml", "--inject", "kill,rank=0@b"), ("s.yaml",)),
+        (("s.yaml",), ("s.yaml",)),
+        (("--failed", "last"), ("--failed", "last", "--without-faults")),
+        (("--failed=last", "--without-faults"), ("--failed=last", "--without-faults")),
+    ],
+)
+def test_rerun_arguments_may_leave_the_faults_out(home, args, expected):
+    folder = record_run(home, [], argv=["run", *args])
+    assert build_rerun_args(folder, with_faults=False) == expected
+    assert build_rerun_args(folder) == args
+
+
 def test_rejects_a_rerun_without_recorded_arguments(home):
     with pytest.raises(UsageError, match="does not say what it was asked for"):
         build_rerun_args(record_run(home, []))

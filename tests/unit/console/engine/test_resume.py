@@ -219,6 +219,19 @@ def test_failed_cases_run_again_as_a_new_run(record_interrupted, base_request):
     assert plan.request.to_record()["overrides"] == ["iterations=9"]
 
 
+@pytest.mark.parametrize("with_faults", [True, False])
+def test_failed_cases_run_again_with_or_without_faults(
+    record_interrupted, base_request, tmp_path, with_faults
+):
+    ends = [case_judged("a", "failed"), case_judged("b", "error"), case_judged("c")]
+    request = Request(suite=tmp_path / "x", home=tmp_path, environ={}, inject=("kill@a",))
+    record_interrupted(*started_run(*ends), run_end("error", 4), request=request.to_record())
+    plan = plan_failed(base_request, "last", with_faults=with_faults)
+    assert plan.request.inject == (("kill@a",) if with_faults else ())
+    faults = {case.id: case.inject for job in plan.jobs for case in job.cases}
+    assert faults == {"a": "kill" if with_faults else None, "b": None}
+
+
 def test_failed_cases_run_again_with_cases_they_refer_to(record_interrupted, base_request):
     expect = "expect: {time_ms: {max: 2 * case(a).time_ms}}"
     suite = SUITE.replace("repeat: 2}", f"repeat: 2, {expect}}}")
