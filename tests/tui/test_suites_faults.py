@@ -116,3 +116,14 @@ async def test_says_that_a_slight_slowdown_is_not_named(short_suite):
         await pilot.press(*"slow=1.1", "enter")
         await wait_until(pilot, lambda: "a rank is named from" in read_screen(app))
         assert "skew, at most 1.05" in " ".join(read_screen(app).split())
+
+
+async def test_opens_a_suite_before_a_fault_is_planted(suite):
+    app = open_suite(suite, suite=None)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_until(pilot, lambda: "made-up.yaml" in read_screen(app))
+        await app.screen.run_action("inject")
+        await wait_for_cases(pilot)
+        messages = [note.message for note in app._notifications]
+        assert any("select a case, then press F7" in message for message in messages)
+        assert not app.screen.is_modal

@@ -95,7 +95,7 @@ Findings name a slow rank or host and its factor, on the Run page and on the Res
 page shows the load of hosts and other causes.""",
     ),
     Topic(
-        "plant a fault to test the checks",
+        "test the checks with a planted fault",
         """\
 F7 on the Suites page runs the selected case with a planted fault, such as a slow rank or a wrong
 value. The run must notice it: a check that cannot fail would be worthless. If it does, the case has

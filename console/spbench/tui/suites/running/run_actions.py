@@ -66,10 +66,16 @@ class RunActions:
     async def run_with_fault(self) -> None:
         """Ask for a fault and run the selected case with it, to test that it is detected.
 
+        If no suite is open, open the file under the cursor first, so that a case can be selected.
         If the case is too short to notice the fault, ask whether to run it for longer.
         """
         from spbench.tui.suites.running.fault_dialog import FaultDialog
 
+        if self._pane.document is None:
+            if await self._open_selected_file():
+                message = "the suite is open: select a case, then press F7 to plant a fault"
+                self._page.app.notify(message, timeout=10, markup=False)
+            return
         case = self._get_selected_case()
         if case is None:
             return
