@@ -174,7 +174,7 @@ async def test_slow_read_of_links_is_not_started_twice(folder, fake_survey, monk
         go_on.wait(10)
         return (), None
 
-    monkeypatch.setattr(page_module, "_read_last_links", read_slowly)
+    monkeypatch.setattr(page_module, "read_last_links", read_slowly)
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_until(pilot, lambda: reads)
