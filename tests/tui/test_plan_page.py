@@ -186,7 +186,7 @@ async def test_bars_of_alternatives_are_their_speedups(folder):
         plan = (await make_plan(pilot)).details.plan
         rows = build_alternative_rows(plan)
         speedups = [*(baseline.speedup or 0.0 for baseline in plan.baselines), plan.speedup]
-        lengths = [len(row.cells[3].text) for row in rows]
+        lengths = [row.cells[3].text.count("█") for row in rows]
         assert lengths[speedups.index(max(speedups))] == max(lengths)
         assert sorted(lengths) == [
             length for _, length in sorted(zip(speedups, lengths, strict=True))
@@ -634,6 +634,18 @@ async def test_notes_on_alternatives_are_never_cut(folder, size):
         await wait_until(pilot, shows_notes)
 
 
+@pytest.mark.parametrize(("size", "is_framed"), [((80, 24), False), ((120, 40), True)])
+async def test_panes_have_frames_and_legends_where_they_fit(folder, size, is_framed):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        page = await make_plan(pilot)
+        pane = page.query_one("#memory")
+        pane.scroll_visible(animate=False)
+        await wait_until(pilot, lambda: "a full bar is the device's memory" in read_screen(app))
+        assert pane.has_class("pane") is is_framed
+        assert pane.query_one(".legend").display is not is_framed
+
+
 async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
@@ -736,8 +748,10 @@ async def test_plan_is_explained_in_words(folder):
     async with app.run_test(size=(200, 60)) as pilot:
         page = await make_plan(pilot)
         await wait_until(pilot, lambda: "The plan in words" in read_screen(app))
-        assert "Each micro-batch goes through all 2 stages" in read_screen(app)
-        assert "needs the most memory" in read_screen(app)
+        explanation = str(page.query_one("#explanation", Static).content)
+        assert "Each micro-batch goes through all 2 stages" in explanation
+        assert "needs the most memory" in explanation
+        assert "Mode hpgo makes the plan of HPGO" in explanation
         assert page.details is not None
 
 

@@ -42,7 +42,7 @@ ALTERNATIVES = (
     Column("way", "way", 19),
     Column("step", "step", 8, "right"),
     Column("speedup", "speed-up", 8, "right"),
-    Column("bar", "", _BAR_WIDTH, drop_priority=1),
+    Column("bar", "relative speed-up", _BAR_WIDTH, drop_priority=1),
     Column("reason", "note", 10, flexible=True),
 )
 DEVICES = (
@@ -52,7 +52,7 @@ DEVICES = (
     Column("busy", "passes", 6, "right"),
     Column("sums", "all-reduce", 10, "right"),
     Column("idle", "idle", 6, "right"),
-    Column("bar", "", _BAR_WIDTH, drop_priority=1),
+    Column("bar", "share of passes", _BAR_WIDTH, drop_priority=1),
 )
 LAYERS = (
     Column("layer", "layer", 12, flexible=True),
@@ -60,7 +60,7 @@ LAYERS = (
     Column("forward", "forward", 8, "right"),
     Column("backward", "backward", 8, "right"),
     Column("parameters", "parameters", 10, "right"),
-    Column("bar", "", _BAR_WIDTH, drop_priority=1),
+    Column("bar", "forward + backward", _BAR_WIDTH, drop_priority=1),
 )
 MEASURED = (
     Column("stage", "stage", 11, "right"),
@@ -69,6 +69,8 @@ MEASURED = (
     Column("measured", "measured", 8, "right"),
     Column("error", "prediction", 16, "right"),
 )
+_NO_TIME = "no time, see note"
+"""Instead of the bar of an alternative that has no plan."""
 MEMORY_PARTS = ("parameters", "activations", "running pass")
 """The parts of a stage's memory."""
 _MAX_MEMORY_LINES = 8
@@ -111,7 +113,8 @@ def build_alternative_rows(plan: Plan) -> list[FixedRow]:
         name, step, speedup, reason = texts
         step_s, speedup_key = row_time_keys
         style = "accent" if name == THIS_PLAN else ""
-        bar = TableCell(_draw_bar((speedup_key or 0.0) / best_speedup), style or "muted")
+        bar_text = _NO_TIME if speedup_key is None else _draw_bar(speedup_key / best_speedup)
+        bar = TableCell(bar_text, style or "muted")
         cells = (TableCell(name, style), step, speedup, bar, TableCell(reason, "muted"))
         rows.append(FixedRow(cells, (name, step_s, speedup_key, speedup_key, reason or None)))
     return rows

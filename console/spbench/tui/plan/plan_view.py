@@ -65,12 +65,50 @@ NO_PLAN = f"""\
 1. Choose a profile, the measured times of a model's layers. F2 lists
    those of this folder, and Ctrl+N measures a new one.
 {_STEPS}"""
+_MIN_FRAMED_WIDTH = 100
+"""Columns from which panes have frames; a low screen would cut most of them."""
+_ALTERNATIVES_LEGEND = "DP: data parallelism, P3: sums during the next step"
+_MEASURED_LEGEND = "prediction: compared with the measured time"
+_DEVICES_LEGEND = "shares of a step; an all-reduce may overlap passes"
+_MODES = """\
+Mode best searches for the shortest step. Mode hpgo makes the plan of HPGO, the published planner of
+DAPPLE. m changes the mode."""
 NO_PROFILE = f"""\
 {_TITLE}
 
 1. Press Ctrl+N to measure a profile, the times of a model's layers. This
    folder has none. With the default values it takes some seconds.
 {_STEPS}"""
+
+
+class PlanPane(Vertical):
+    """A part of the plan with a legend; on a narrow screen it has only a title.
+
+    Args:
+        title: The title.
+        legend: The meaning of its columns or bars: in the lower border, or else a line.
+        id: The id.
+    """
+
+    DEFAULT_CSS = """
+    PlanPane { height: auto; }
+    PlanPane > .legend { display: none; }
+    PlanPane.frameless > .legend { display: block; }
+    """
+
+    def __init__(self, title: str, legend: str = "", id: str | None = None) -> None:
+        super().__init__(id=id, classes="pane")
+        self.border_title = title
+        self.border_subtitle = legend
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield Static(self.border_subtitle or "", classes="legend note", markup=False)
+
+    def set_legend(self, legend: str) -> None:
+        """Change the legend."""
+        self.border_subtitle = legend
+        self.query_one(".legend", Static).update(legend)
 
 
 class PlanView(VerticalScroll, can_focus=True):
@@ -89,7 +127,8 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
     PlanView { height: 1fr; scrollbar-size-vertical: 1; }
     PlanView #message { height: auto; padding: 1 2; }
     PlanView #message.wrong { color: $text-error; }
-    PlanView .pane { height: auto; }
+    PlanView .pane, PlanView .frameless { height: auto; }
+    PlanView .frameless { padding: 0 1; }
     PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
     PlanView #inputs { height: auto; color: $text-muted; }
     PlanView #reasons { margin-top: 1; }
@@ -107,9 +146,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         yield Static(NO_PLAN, id="message", markup=False)
         with Container(id="upper", classes="hidden"):
             with Vertical(id="left", classes="column"):
-                with Vertical(classes="pane", id="stages-pane") as pane:
-                    pane.border_title = "Plan"
-                    pane.border_subtitle = STAGE_LEGEND
+                with PlanPane("Plan", STAGE_LEGEND):
                     yield Static("", id="headline", markup=False)
                     yield Static("", id="measurement", classes="notes hidden", markup=False)
                     yield Static("", id="forecast", markup=False)
@@ -117,31 +154,22 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                     yield Static("", id="stage-notes", classes="notes", markup=False)
                     yield Static("", id="reasons", classes="notes", markup=False)
                     yield Static("", id="inputs", markup=False)
-                with Vertical(classes="pane") as pane:
-                    pane.border_title = "Alternatives"
-                    pane.border_subtitle = "DP: data parallelism, P3: sums during the next step"
+                with PlanPane("Alternatives", _ALTERNATIVES_LEGEND):
                     yield _make_table("alternatives", ALTERNATIVES)
                     yield Static("", id="alternative-notes", classes="notes", markup=False)
-                with Vertical(classes="pane") as pane:
-                    pane.border_title = "The plan in words"
-                    yield Static("", id="explanation", classes="notes", markup=False)
             with Vertical(id="right", classes="column"):
-                with Vertical(classes="pane hidden", id="measured") as pane:
-                    pane.border_title = "Predicted and measured"
-                    pane.border_subtitle = "prediction: compared with the measured time"
+                with PlanPane("Predicted and measured", _MEASURED_LEGEND, id="measured"):
                     yield _make_table("verification", MEASURED)
                     yield Static("", id="run-noise", classes="notes", markup=False)
                     yield Static("", id="step-parts", classes="notes", markup=False)
-                with Vertical(classes="pane", id="memory") as pane:
-                    pane.border_title = "Memory of each device, at its peak"
+                with PlanPane("Memory of each device, at its peak", id="memory"):
                     yield StackedBars()
                     yield Static("", id="memory-parts", classes="notes", markup=False)
-                with Vertical(classes="pane") as pane:
-                    pane.border_title = "Devices"
-                    pane.border_subtitle = "shares of a step; an all-reduce may overlap passes"
+                with PlanPane("The plan in words"):
+                    yield Static("", id="explanation", classes="notes", markup=False)
+                with PlanPane("Devices", _DEVICES_LEGEND):
                     yield _make_table("devices", DEVICES)
-                with Vertical(classes="pane", id="layers-pane") as pane:
-                    pane.border_title = "Layers"
+                with PlanPane("Layers", id="layers-pane"):
                     yield _make_table("layers", LAYERS)
         pane = StepPane()
         pane.add_class("hidden")
@@ -190,7 +218,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         remainder = "free" if are_capacities else "less than the largest stage"
         self.query_one(StackedBars).update(MEMORY_PARTS, bars, remainder)
         full_bar = "the device's memory" if are_capacities else "the largest stage's memory"
-        self.query_one("#memory").border_subtitle = f"a full bar is {full_bar}"
+        self.query_one("#memory", PlanPane).set_legend(f"a full bar is {full_bar}")
         self.query_one("#memory-parts", Static).update("\n".join(describe_memory_parts(details)))
         device_table = self.query_one("#devices", LineTable)
         fill_table(device_table, DEVICES, build_device_rows(details))
@@ -198,7 +226,9 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         self.query_one("#layers-pane").border_title = layers_title
         fill_table(self.query_one("#layers", LineTable), *build_layer_table(details))
         self.query_one(StepPane).show(details.simulation)
-        self.query_one("#explanation", Static).update("\n".join(explain_plan(details.plan)))
+        self.query_one("#explanation", Static).update(
+            "\n".join([*explain_plan(details.plan), _MODES.replace("\n", " ")])
+        )
         self.scroll_home(animate=False)
 
     def show_forecast(self, forecast: StartForecast) -> None:
@@ -213,7 +243,11 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
             line.set_class(bool(self._forecast.obstacle), "wrong")
 
     def on_resize(self) -> None:
-        """Choose where the notes on alternatives fit."""
+        """Choose where the notes on alternatives fit, and whether panes have frames."""
+        is_framed = self.size.width >= _MIN_FRAMED_WIDTH
+        for pane in self.query("PlanPane, StepPane"):
+            pane.set_class(is_framed, "pane")
+            pane.set_class(not is_framed, "frameless")
         self._show_alternatives()
 
     def _show_alternatives(self) -> None:
