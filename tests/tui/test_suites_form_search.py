@@ -177,7 +177,7 @@ async def test_default_follows_from_other_fields(suite):
         assert rows["np"].query_one(Input).placeholder == "2"
         await fill(pilot, "num_spatial_parts", "4")
         await wait_until(pilot, lambda: rows["grid"].query_one(Input).placeholder == "1x4")
-        assert "Default: 1x4." in rows["grid"].hint
+        assert "Default if empty: 1x4." in rows["grid"].hint
 
 
 def make_suite_text():

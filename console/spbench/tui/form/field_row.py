@@ -201,7 +201,7 @@ class FieldRow(TextRow):
         elif self._default == AUTO and AUTO not in field.choices:
             parts.append("Default: derived from other fields or from the hosts.")
         elif self._default:
-            parts.append(f"Default: {self._default}.")
+            parts.append(f"Default if empty: {self._default}.")
         if not field.can_sweep and field.param is not None and not field.path:
             parts.append("One value, no sweep.")
         return " ".join(parts)
