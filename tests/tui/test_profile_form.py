@@ -1,6 +1,7 @@
 """The form of a profile on the Plan page, and the measurement that it starts."""
 
 import asyncio
+import re
 
 import pytest
 from textual.widgets import Input, Static
@@ -64,6 +65,15 @@ async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, re
         await wait_until(pilot, lambda: "f2 Clusters" in read_screen(app))
         assert app.focused is app.screen.query_one("#cluster")
         assert app.screen.query_one("#profile", Input).value == "profiles/resnet-11.json"
+
+
+async def test_file_is_shown_in_full_on_a_small_screen(tmp_path, requests):
+    app = make_console(tmp_path, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await open_profile_form(pilot, "ctrl+n", "resnet")
+        await pilot.press("up")
+        row = r"^. +file +profiles/resnet-11\.json "
+        await wait_until(pilot, lambda: re.search(row, read_screen(app), re.MULTILINE))
 
 
 @pytest.mark.parametrize("size", SIZES)

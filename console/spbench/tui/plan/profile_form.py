@@ -47,6 +47,10 @@ class ProfileRows(RowList):
         initial_params: The parameters with a first value.
     """
 
+    DEFAULT_CSS = """
+    ProfileRows .file Input { width: 50%; max-width: 60; }
+    """
+
     def __init__(self, model: MeasurableModel, initial_params: Mapping[str, Any], id: str) -> None:
         self.network_fields = _list_fields(model.params)
         self.measurement_fields = _list_fields(MEASUREMENT_PARAMS)
@@ -63,7 +67,9 @@ class ProfileRows(RowList):
         yield Static("Measurement", classes="heading")
         yield from self.build_field_rows(self.measurement_fields)
         yield Static("Profile", classes="heading")
-        yield from self.build_field_rows([_FILE_FIELD])
+        for row in self.build_field_rows([_FILE_FIELD]):
+            row.add_class("file")
+            yield row
 
 
 def _list_fields(names: Iterable[str]) -> list[Field]:
