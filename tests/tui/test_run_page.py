@@ -1677,6 +1677,31 @@ async def test_passed_run_has_no_cases_to_rerun(open_run):
         )
 
 
+@pytest.mark.parametrize(
+    ("reasons", "status"),
+    [
+        ([None, f"{FAULT_FOUND}: slow"], "! fault found"),
+        ([f"check sum failed; {FAULT_FOUND}: drop-halo"] * 2, "! fault found"),
+        (["check sum failed", f"{FAULT_FOUND}: slow"], "✗ failed"),
+    ],
+)
+async def test_status_of_a_run_that_only_found_its_faults(open_run, reasons, status):
+    names = ("first", "second")
+    events = [
+        *make.make_started_run(*(make.describe_case(name, 2) for name in names), hosts=HOSTS[:2]),
+        *(
+            make.case_judged(name, "failed" if reason else "passed", reason)
+            for name, reason in zip(names, reasons, strict=True)
+        ),
+        make.run_end("failed", 1),
+    ]
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts("■ ended")
+        await run.wait_for_texts(f"made-up {status} {reasons.count(None)}/2")
+        headline = run.page.query_one(Headline)
+        await run.wait_until(lambda: status in str(headline.content))
+
+
 async def test_failure_is_shown_before_a_fault_that_was_found(open_run):
     cases = [make.describe_case(name, 2) for name in ("planted", "broken")]
     events = [

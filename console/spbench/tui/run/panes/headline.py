@@ -180,9 +180,10 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
         return [HeadlinePart(reason, "$text-error" if feed.failure else MUTED, cut=True)]
     counts = count_cases(cases)
     has_ended = feed.ended or run.finished is not None
+    colour = "$text-accent" if feed.fault_outcome else choose_colour(feed.status)
     return [
         HeadlinePart(run.suite, "bold", cut=True),
-        HeadlinePart(feed.status_text + _format_host(feed), f"bold {choose_colour(feed.status)}"),
+        HeadlinePart(feed.status_text + _format_host(feed), f"bold {colour}"),
         HeadlinePart(f" {counts.describe(has_ended)}", "$text-primary", bar=_build_bar(counts)),
         HeadlinePart(format_whole_seconds(max(0.0, (run.finished or feed.now) - run.started))),
         HeadlinePart(format_remaining(remaining)),
