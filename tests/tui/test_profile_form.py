@@ -70,8 +70,8 @@ async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, re
 async def test_file_is_shown_in_full_on_a_small_screen(tmp_path, requests):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
-        await open_profile_form(pilot, "ctrl+n", "resnet")
-        await pilot.press("up")
+        form = await open_profile_form(pilot, "ctrl+n", "resnet")
+        form.row_list.rows.last().query_one(Input).focus()
         row = r"^. +file +profiles/resnet-11\.json "
         await wait_until(pilot, lambda: re.search(row, read_screen(app), re.MULTILINE))
 

@@ -48,7 +48,7 @@ class ProfileRows(RowList):
     """
 
     DEFAULT_CSS = """
-    ProfileRows .file Input { width: 50%; max-width: 60; }
+    ProfileRows .file Input { width: 70%; max-width: 60; }
     """
 
     def __init__(self, model: MeasurableModel, initial_params: Mapping[str, Any], id: str) -> None:
