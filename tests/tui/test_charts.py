@@ -240,12 +240,37 @@ async def test_keys_and_clicks_describe_bars_until_escape():
         assert app.messages == ["left"]
 
 
+@pytest.mark.parametrize("largest", [2, 3, 7, 21, 23, 24, 57, 1234])
+@pytest.mark.parametrize("rows", [4, 5, 12, 24])
+async def test_axis_of_a_histogram_has_at_least_two_counts(largest, rows):
+    chart = HistogramChart()
+    chart.update([0, 1, 2, 3], [1, largest, 1], "ms")
+    async with ChartApp(chart).run_test(size=(62, rows + 2)) as pilot:
+        await pilot.pause()
+        lines = render_lines(chart)
+    counts = [int(line.partition("┤")[0]) for line in lines if "┤" in line]
+    assert len(counts) >= 2
+    assert counts == sorted(set(counts), reverse=True)
+    assert max(counts) <= largest
+
+
+async def test_bars_of_a_histogram_have_one_width():
+    chart = HistogramChart()
+    chart.update(list(range(22)), [9] * 21, "ms")
+    async with ChartApp(chart).run_test(size=(71, 12)) as pilot:
+        await pilot.pause()
+        [line, *_] = [line for line in render_lines(chart) if "█" in line]
+    assert {len(bar) for bar in line.partition("┤")[2].split()} <= {2, 3}
+    assert line.count("█") == 20 * 2 + 3
+
+
 async def test_single_sample_among_thousands_is_visible():
     chart = HistogramChart(ascii=True)
     chart.update(list(range(11)), [9000, *[0] * 8, 1], "")
     async with ChartApp(chart).run_test(size=(200, 60)) as pilot:
         await pilot.pause()
-        assert render_lines(chart)[MAX_BAR_LINES - 1] == "    |" + "#" * 19 + " " * 157 + "." * 19
+        lowest_bars = [line for line in render_lines(chart) if "#" in line][-1]
+        assert lowest_bars == "    |" + "#" * 18 + " " * 153 + "." * 19
         assert chart.render_line(MAX_BAR_LINES).text.isascii()
 
 
@@ -256,9 +281,9 @@ async def test_bar_height_is_limited():
         await pilot.pause()
         bars = [line for line in render_lines(chart) if "█" in line]
         assert len(bars) == MAX_BAR_LINES
-        # Free lines are below the axis and its caption, not between a list and the bars.
-        assert render_lines(chart)[:MAX_BAR_LINES] == bars
-        assert not any(render_lines(chart)[MAX_BAR_LINES + 2 :])
+        # Free lines are above the bars, so that the axis is at the bottom of the pane.
+        assert render_lines(chart)[-MAX_BAR_LINES - 2 : -2] == bars
+        assert not any(render_lines(chart)[: -MAX_BAR_LINES - 2])
         chart.update([0, 1, 2, 3], [1, 5, 1], "ms", quantiles={"median": 1.5, "p95": 3.0})
         await pilot.pause()
         lines = render_lines(chart)

@@ -47,9 +47,6 @@ NO_RANKS = "no rank has begun here"
 MIN_CASE_LINES = 10
 MIN_CASE_LINES_SHORT = 6
 """Lines of the cases above the ranks, even if other panes need more lines."""
-MIN_PANEL_LINES = 4
-MIN_CHART_LINES = 12
-"""Lines of the panel below the ranks that many cases leave to it: without and with content."""
 MIN_SPARE_FOR_FINDINGS = 3
 MIN_SPARE_FOR_CHART = 7
 """Free lines of a short screen with few ranks, above which they show findings or a chart."""
@@ -218,11 +215,18 @@ class RunBody(Container):
 
     def _show(self, panel: Panel) -> None:
         self.panel = panel
-        self.query_one("#lower").display = self.panel is not Panel.NONE
+        self.query_one("#lower").display = self._visible_panel is not Panel.NONE
         shown_ids = self._list_panes()
         for pane in self.query("#lower > *"):
             pane.display = pane.id in shown_ids
         self._hide_second_histogram()
+
+    @property
+    def _visible_panel(self) -> Panel:
+        """The panel; none on a full screen if its charts have no samples."""
+        is_empty = self.panel in CHART_PANELS and not self._has_charts
+        hides = is_empty and self.is_full and not self._user_chose_panel
+        return Panel.NONE if hides else self.panel
 
     def _hide_second_histogram(self) -> None:
         """Show the histogram at one place only, if the timeline is next to it."""
@@ -293,7 +297,9 @@ class RunBody(Container):
             taken_lines = ranks_lines if is_wide else ranks_lines + min_case_lines
             self._choose_short_panel(height - taken_lines, has_findings=has_findings)
         if not is_wide:
-            panel_lines = self._count_panel_lines(has_samples=has_samples)
+            panel_lines = self.query_one(LowerPanes).count_lines(
+                self.panel, self.size.height, is_short=is_short, has_samples=has_samples
+            )
             max_ranks_lines = max(MIN_TABLE_LINES, round(height * MAX_TABLE_SHARE))
             free_lines = height - min(ranks_lines, max_ranks_lines) - panel_lines
             left_lines = max(min_case_lines, min(cases_lines, free_lines))
@@ -303,12 +309,13 @@ class RunBody(Container):
         self._limit_height("#cases-pane", cases_lines, left_height)
         self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
         if is_wide:
-            fit_left(self, left_height, is_short=is_short)
+            fit_left(self, left_height, is_short=is_short, has_charts=self._has_charts)
             self._hide_second_histogram()
-        shares_height = self.panel is not Panel.NONE or self.is_full
+        panel = self._visible_panel
+        shares_height = panel is not Panel.NONE or self.is_full
         self._limit_height("#ranks-pane", ranks_lines, height if shares_height else 0)
         table_lines = min(ranks_lines, round(right.size.height * MAX_TABLE_SHARE))
-        fit_right(self, right.size.height - table_lines, self.panel, is_full=self.is_full)
+        fit_right(self, right.size.height - table_lines, panel, is_full=self.is_full)
         return self.panel is not previous_panel
 
     def show_case_note(self, note: str) -> None:
@@ -323,20 +330,6 @@ class RunBody(Container):
         note = self.query_one("#case-note", Static)
         lines = len(wrap_words(self._case_note, note.size.width, MAX_NOTE_LINES))
         return max(1, lines) if note.display else 0
-
-    def _count_panel_lines(self, *, has_samples: bool) -> int:
-        """Return the number of lines that the panel below the ranks needs."""
-        if self.panel is Panel.NONE:
-            return 0
-        is_short = self.has_class("-short")
-        lines = MIN_CHART_LINES
-        if self.panel is Panel.FINDINGS or (self.panel in CHART_PANELS and not has_samples):
-            text_lines = 0
-            if self.panel.shows_findings:
-                text_lines = self.query_one("#lower-findings", FindingsPanel).text_lines
-            frame_lines = 1 if is_short else 3
-            lines = min(max(text_lines + frame_lines, MIN_PANEL_LINES), MIN_CHART_LINES)
-        return min(lines, self.size.height // 3) if is_short else lines
 
     def _choose_short_panel(self, spare_lines: int, *, has_findings: bool) -> None:
         """Show findings or a chart in the free lines of a short screen."""

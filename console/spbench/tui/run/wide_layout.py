@@ -113,7 +113,7 @@ def fit_strip(strip: RankStrip, ranks: int, *, is_short: bool) -> int:
     return height
 
 
-def fit_left(body: Container, height: int, *, is_short: bool) -> None:
+def fit_left(body: Container, height: int, *, is_short: bool, has_charts: bool) -> None:
     """Share the lines below the cases, or give all to the findings of a short screen."""
     findings = body.query_one("#findings-pane")
     histogram = body.query_one("#left-histogram-pane")
@@ -130,9 +130,10 @@ def fit_left(body: Container, height: int, *, is_short: bool) -> None:
         parts=parts.count_lines() if parts.display else 0,
     )
     # Set once: each other height, also for a moment, costs a layout of the page.
-    findings.styles.height = "1fr" if heights.findings is None else heights.findings
+    has_histogram = heights.has_histogram and has_charts
+    findings.styles.height = heights.findings if has_histogram else "1fr"
     parts.styles.height = heights.parts
-    histogram.display = heights.has_histogram
+    histogram.display = has_histogram
 
 
 def fit_right(body: Container, free_lines: int, panel: Panel, *, is_full: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -14,6 +15,7 @@ from spbench.record.number_formatting import (
     format_percent,
     format_value,
 )
+from spbench.report.scale import Scale
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.glyphs import format_ratio
@@ -29,6 +31,8 @@ MAX_BAR_LINES = 24
 MIN_BAR_LINES = 3
 MIN_BAR_LINES_BELOW_LIST = 10
 """Lines that the highest bar keeps if quantiles are listed above the bars."""
+_MAX_COUNTS = 4
+"""Most counts at the left of the bars."""
 _VALUE_WIDTH = 12
 _RATIO_GAP = "   "
 MIN_GAP_WIDTH = 3
@@ -115,7 +119,7 @@ class HistogramChart(Chart):
         if not self.count_stops():
             return None
         width = self._measure_bars_width(self.size.width)
-        x = max(0, offset.x - (self.size.width - width))
+        x = max(0, offset.x - self._measure_margin(self.size.width))
         return self._find_bins(min(x, width - 1), width).start
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
@@ -136,9 +140,11 @@ class HistogramChart(Chart):
             if available - list_lines >= min(max_rows, MIN_BAR_LINES_BELOW_LIST):
                 above = [*self._render_quantiles(width), []]
         rows = min(available - len(above), max_rows)
+        # Free lines are above the bars, so that the axis is at the bottom of its pane.
+        above += [[] for _ in range(available - len(above) - rows)]
         bars_width = self._measure_bars_width(width)
         bars = self._render_bars(bars_width, rows)
-        margin = width - bars_width
+        margin = self._measure_margin(width)
         if margin:
             bars = self._add_counts(bars, margin)
         axis: list[list[Piece]] = []
@@ -171,12 +177,19 @@ class HistogramChart(Chart):
 
     def _measure_bars_width(self, width: int) -> int:
         """Return the cells of the bars, right of the counts."""
+        available = max(1, width - self._measure_margin(width))
+        stops = self.count_stops()
+        # Bars of different widths would look like different counts.
+        return available - available % stops if 0 < stops <= available else available
+
+    def _measure_margin(self, width: int) -> int:
+        """Return the cells of the counts left of the bars."""
         if width < MIN_AXIS_WIDTH or not self._counts:
-            return max(1, width)
-        return width - len(str(max(self._counts))) - 1
+            return 0
+        return len(str(max(self._counts))) + 1
 
     def _add_counts(self, bars: Sequence[Sequence[Piece]], margin: int) -> list[list[Piece]]:
-        """Return the lines of the bars with the largest count and its half at their left."""
+        """Return the lines of the bars with round counts at their left."""
         label_by_row = _choose_counts(max(self._counts), len(bars))
         lines = []
         for row, line in zip(reversed(range(len(bars))), bars, strict=True):
@@ -278,13 +291,22 @@ class HistogramChart(Chart):
 
 
 def _choose_counts(largest: int, rows: int) -> dict[int, str]:
-    """Return the largest count and, if it is exactly at a row, its half, by row."""
-    if rows < 2:
+    """Return round counts by the row in which a bar of this count ends.
+
+    At least two if a bar is that high, and at most one in two rows.
+    """
+    if rows < 4:
         return {rows - 1: str(largest)}
-    label_by_row = {rows - 1: str(largest)}
-    if rows >= 4 and rows % 2 == 0 and largest % 2 == 0:
-        label_by_row[rows // 2 - 1] = str(largest // 2)
-    return label_by_row
+    scale = Scale(0.0, largest)
+    max_counts = max(2, min(_MAX_COUNTS, rows // 2))
+    candidates = [
+        [count for count in scale.ticks(number) if count and count == int(count)]
+        for number in range(max_counts + 1, 1, -1)
+    ]
+    counts = next((counts for counts in candidates if len(counts) > 1), None)
+    if counts is None:
+        counts = [*candidates[-1][:1], largest]
+    return {math.ceil(count * rows / largest) - 1: f"{count:.0f}" for count in counts}
 
 
 def describe_few(values: Sequence[float], unit: str) -> str:

@@ -103,7 +103,8 @@ class HistogramPane(ChartPane):
             chart.update(edges, (len(live),), unit, few=list(live.values))
             return
         log = fit_sample_scale([live.values]).log
-        bins = make_bins(live.values, _choose_bin_count(len(live), chart.size.width), log=log)
+        bin_count = _choose_bin_count(len(live), chart.size.width)
+        bins = make_bins(live.values, bin_count, log=log)
         value_by_mark = {"median": live.median()}
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
         quantiles = {name: live.values.percentile(part) for name, part in _QUANTILES.items()}
@@ -188,8 +189,11 @@ def _count_above(samples: SortedSamples, axis: Scale | None) -> int:
 
 
 def _choose_bin_count(samples: int, width: int) -> int:
-    """Return a number of bins that suits the samples and the cells of the chart."""
-    return max(MIN_BINS, min(width // 2, MAX_BINS, 2 * math.isqrt(samples)))
+    """Return a number of bins for some samples, which fills the chart."""
+    bin_count = max(MIN_BINS, min(width // 2, MAX_BINS, 2 * math.isqrt(samples)))
+    bars_width = width - len(str(samples)) - 1
+    bin_width = bars_width // bin_count
+    return bin_count if bin_width < 1 else bars_width // bin_width
 
 
 def list_metrics(case: CaseState) -> list[str]:

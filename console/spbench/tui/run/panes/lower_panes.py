@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from spbench.tui.panes import Pane
-from spbench.tui.run.panels import FINDINGS_PANE
+from spbench.tui.run.panels import CHART_PANELS, FINDINGS_PANE, Panel
 from spbench.tui.run.panes.charts import HistogramPane, TimelinePane
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.gpu_panel import COLUMNS as GPU_COLUMNS
@@ -16,6 +16,9 @@ from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 
+MIN_PANEL_LINES = 4
+MIN_CHART_LINES = 12
+"""Lines of the panel below the ranks that many cases leave to it: without and with content."""
 NO_GPUS = "no host has reported a GPU"
 
 
@@ -43,3 +46,25 @@ class LowerPanes(Horizontal):
             id="gpus-pane",
         )
         yield Pane("Logs", LogView(id="logs"), id="logs-pane")
+
+    def count_lines(
+        self, panel: Panel, page_lines: int, *, is_short: bool, has_samples: bool
+    ) -> int:
+        """Return the number of lines that a panel needs.
+
+        Args:
+            panel: The panel.
+            page_lines: The lines of all panes of the page.
+            is_short: Whether the screen is short, so that panes have no frames.
+            has_samples: Whether the charts have samples.
+        """
+        if panel is Panel.NONE:
+            return 0
+        lines = MIN_CHART_LINES
+        if panel is Panel.FINDINGS or (panel in CHART_PANELS and not has_samples):
+            text_lines = 0
+            if panel.shows_findings:
+                text_lines = self.query_one("#lower-findings", FindingsPanel).text_lines
+            frame_lines = 1 if is_short else 3
+            lines = min(max(text_lines + frame_lines, MIN_PANEL_LINES), MIN_CHART_LINES)
+        return min(lines, page_lines // 3) if is_short else lines
