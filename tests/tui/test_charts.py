@@ -809,6 +809,15 @@ def test_numbers_of_a_linear_axis_are_equally_far_apart(rows):
     assert len({lower - upper for upper, lower in pairwise(numbered)}) == 1
 
 
+@pytest.mark.parametrize("rows", [3, 4, 6, 8, 12, 20])
+@pytest.mark.parametrize(("low", "high"), [(52.1, 52.9), (9.3, 10.4), (4.27, 7.1)])
+def test_linear_axis_has_at_least_two_round_numbers(low, high, rows):
+    lines = add_row_labels(Scale(low, high), rows, [[("x", "")]] * rows, 8)
+    numbers = [float(label[0].strip(" ┤")) for [label, *_] in lines if "┤" in label[0]]
+    assert len(numbers) >= 2
+    assert not {low, high} & set(numbers)
+
+
 def test_wide_range_has_logarithmic_bins():
     samples = SortedSamples([10.0 ** (index % 4) for index in range(40)])
     assert fit_sample_scale([samples]) == Scale(1.0, 1000.0, True)

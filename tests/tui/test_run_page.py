@@ -1404,7 +1404,7 @@ async def test_cancel_asks_and_reports_errors(open_run, monkeypatch):
         assert cancelled_folders == []
         await run.answer("x", answer="y")
         await run.wait_until(lambda: cancelled_folders == [run.app.context.feed.folder])
-        await run.wait_for_texts("being cancelled")
+        await run.wait_for_texts("the ranks were asked to end")
 
         def refuse(folder):
             raise UsageError("the run goes on on node09; cancel it there")

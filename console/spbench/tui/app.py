@@ -246,7 +246,7 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         self.notify(
             f"{cancel}q or ctrl+q quits; ctrl+c copies text selected with the mouse",
             title="ctrl+c does not quit",
-            timeout=6,
+            timeout=4,
             markup=False,
         )
 

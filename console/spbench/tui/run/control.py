@@ -30,7 +30,7 @@ class RunControl:
         if await self._page.confirm(question, "Cancel it", "Let it run"):
             try:
                 await asyncio.to_thread(background.cancel_run, folder)
-                self._page.app.notify("the run is being cancelled", timeout=4)
+                self._page.app.notify("the ranks were asked to end", timeout=3)
             except SpbenchError as error:
                 self._page.show_error(str(error), timeout=10)
 

@@ -78,6 +78,7 @@ class RunPresenter:
         self._case = selection.case
         self._outcome_shown = False
         self._first_case = ""
+        self._map_lines: list[int] = []
         self._has_had_samples = False
         self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
@@ -365,6 +366,12 @@ class RunPresenter:
             )
             for map_pane in self._body.query(HostMapPane):
                 map_pane.show(*content, paused=self.paused)
+            map_lines = [pane.map.count_lines() for pane in self._body.query(HostMapPane)]
+            if map_lines != self._map_lines:
+                # Also here, because this may be the last update: fit the map, and its remark next.
+                self._map_lines = map_lines
+                self._limit_table_heights()
+                self.stay_active()
         groups = (selection.bars.get(case) if case is not None else None) or []
         for parts_pane in self._body.query(PartsPane):
             parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")

@@ -10,6 +10,9 @@ from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.text import cell_width, fit
 
 _MAX_TICKS = 6
+_FINER_TICKS = 4
+"""Ticks with which at least two values are round."""
+_MIN_ROWS_FOR_ROUND_ENDS = 3
 _MIN_DISTANT_ROWS = 7
 _MIN_PICTURE_WIDTH = 12
 """If fewer cells would be left for the picture, it has no numbers at its left."""
@@ -32,7 +35,12 @@ def _choose_ticks(scale: Scale, rows: int) -> list[float]:
     max_ticks = max(2, min(_MAX_TICKS, rows // 2))
     candidates = (scale.ticks(count) for count in range(max_ticks, 1, -1))
     even = (ticks for ticks in candidates if _are_rows_even(scale, ticks, rows))
-    return next(even, scale.ticks(max_ticks))
+    ticks = next(even, scale.ticks(max_ticks))
+    if rows >= _MIN_ROWS_FOR_ROUND_ENDS and ticks == [scale.low, scale.high]:
+        # Few ticks may allow no two round values; those of a finer step are far enough apart.
+        first, *_, last = scale.ticks(_FINER_TICKS)
+        return [first, last]
+    return ticks
 
 
 def _are_rows_even(scale: Scale, ticks: Sequence[float], rows: int) -> bool:
