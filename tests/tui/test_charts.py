@@ -810,7 +810,7 @@ def test_numbers_of_a_linear_axis_are_equally_far_apart(rows):
 
 
 @pytest.mark.parametrize("rows", [3, 4, 6, 8, 12, 20])
-@pytest.mark.parametrize(("low", "high"), [(52.1, 52.9), (9.3, 10.4), (4.27, 7.1)])
+@pytest.mark.parametrize(("low", "high"), [(52.1, 52.9), (9.3, 10.43), (4.27, 7.13)])
 def test_linear_axis_has_at_least_two_round_numbers(low, high, rows):
     lines = add_row_labels(Scale(low, high), rows, [[("x", "")]] * rows, 8)
     numbers = [float(label[0].strip(" ┤")) for [label, *_] in lines if "┤" in label[0]]

@@ -120,12 +120,12 @@ class RunLoader:
     def _compute_figures(self) -> None:
         """Compute the figures of the visible overviews, one case at a time."""
         selection = self._selection
-        if self._presenter.shows_hosts_by_case:
+        if self._presenter.overview.shows_hosts_by_case:
             pending = selection.hosts.find_pending(self._feed.state.cases.values())
             if pending is not None:
                 self._start_computation(selection.hosts, pending)
                 return
-        if self._presenter.shows_parts and selection.case is not None:
+        if self._presenter.overview.shows_parts and selection.case is not None:
             pending = selection.bars.find_pending([selection.case])
             if pending is not None:
                 self._start_computation(selection.bars, pending)

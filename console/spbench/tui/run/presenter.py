@@ -20,13 +20,13 @@ from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_rows import LEGEND
 from spbench.tui.run.findings import FindingKind, RunFinding
+from spbench.tui.run.overview import Overview
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.charts import ChartPane
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.gpu_panel import GpuRows
 from spbench.tui.run.panes.hosts_panel import HostLoadRows, HostLoadsPane
 from spbench.tui.run.panes.log_view import LogView
-from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import describe_row
 from spbench.tui.run.rank_source import RankSource
 from spbench.tui.run.selection import RunSelection
@@ -59,12 +59,14 @@ class RunPresenter:
         paused: Whether ranks, strip, charts, findings and logs are paused.
         findings: The findings that are shown.
         cursors: The cursors of its tables.
+        overview: The panes with an overview.
     """
 
     def __init__(self, body: RunBody, selection: RunSelection) -> None:
         self._body = body
         self.selection = selection
         body.leave_suggestion()
+        self.overview = Overview(body, selection)
         self.cases = body.query_one("#cases", LineTable)
         self.ranks = body.query_one("#ranks", LineTable)
         self.strip = body.query_one(RankStrip)
@@ -78,7 +80,6 @@ class RunPresenter:
         self._case = selection.case
         self._outcome_shown = False
         self._first_case = ""
-        self._map_lines: list[int] = []
         self._has_had_samples = False
         self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
@@ -343,40 +344,9 @@ class RunPresenter:
             owner = "all ranks" if rank is None else f"rank {rank}"
             self._body.query_one("#logs-pane", Pane).set_title(f"Logs of {owner}")
 
-    @property
-    def shows_hosts_by_case(self) -> bool:
-        """Whether a map of the hosts is visible."""
-        return any(pane.is_on_screen for pane in self._body.query(HostMapPane))
-
-    @property
-    def shows_parts(self) -> bool:
-        """Whether the parts of an iteration are visible or may become so."""
-        return self._body.is_full or any(pane.is_on_screen for pane in self._body.query(PartsPane))
-
     def _show_overview(self) -> None:
         """Update hosts by case, parts of an iteration, and the previous run."""
-        selection = self.selection
-        case = selection.case
-        if self.shows_hosts_by_case:
-            content = (
-                selection.list_hosts(),
-                selection.compute_host_slowness(),
-                case.id if case is not None else "",
-                selection.list_slow_hosts(),
-            )
-            for map_pane in self._body.query(HostMapPane):
-                map_pane.show(*content, paused=self.paused)
-            map_lines = [pane.map.count_lines() for pane in self._body.query(HostMapPane)]
-            if map_lines != self._map_lines:
-                # Also here, because this may be the last update: fit the map, and its remark next.
-                self._map_lines = map_lines
-                self._limit_table_heights()
-                self.stay_active()
-        groups = (selection.bars.get(case) if case is not None else None) or []
-        for parts_pane in self._body.query(PartsPane):
-            parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")
-        self._body.show_parts(bool(groups))
-        self._body.show_previous(selection.previous is not None)
-        for previous_pane in self._body.query(PreviousPane):
-            if previous_pane.is_on_screen:
-                previous_pane.update_rows()
+        if self.overview.update(paused=self.paused):
+            # Also here, because this may be the last update: fit the map, and its remark next.
+            self._limit_table_heights()
+            self.stay_active()

@@ -1,0 +1,63 @@
+"""The panes with an overview: hosts by case, parts, and the previous run."""
+
+from __future__ import annotations
+
+from spbench.tui.run.body import RunBody
+from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
+from spbench.tui.run.selection import RunSelection
+
+
+class Overview:
+    """The panes with an overview of a run.
+
+    Args:
+        body: The panes of the page.
+        selection: The run, and the selected case.
+    """
+
+    def __init__(self, body: RunBody, selection: RunSelection) -> None:
+        self._body = body
+        self._selection = selection
+        self._map_lines: list[int] = []
+
+    @property
+    def shows_hosts_by_case(self) -> bool:
+        """Whether a map of the hosts is visible."""
+        return any(pane.is_on_screen for pane in self._body.query(HostMapPane))
+
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the parts of an iteration are visible or may become so."""
+        return self._body.is_full or any(pane.is_on_screen for pane in self._body.query(PartsPane))
+
+    def update(self, *, paused: bool) -> bool:
+        """Update the panes; return whether a map has another number of lines."""
+        if self.shows_hosts_by_case:
+            self._update_maps(paused=paused)
+        self._update_parts()
+        self._body.show_previous(self._selection.previous is not None)
+        for previous_pane in self._body.query(PreviousPane):
+            if previous_pane.is_on_screen:
+                previous_pane.update_rows()
+        lines_before = self._map_lines
+        self._map_lines = [pane.map.count_lines() for pane in self._body.query(HostMapPane)]
+        return self._map_lines != lines_before
+
+    def _update_maps(self, *, paused: bool) -> None:
+        selection = self._selection
+        case = selection.case
+        content = (
+            selection.list_hosts(),
+            selection.compute_host_slowness(),
+            case.id if case is not None else "",
+            selection.list_slow_hosts(),
+        )
+        for map_pane in self._body.query(HostMapPane):
+            map_pane.show(*content, paused=paused)
+
+    def _update_parts(self) -> None:
+        case = self._selection.case
+        groups = (self._selection.bars.get(case) if case is not None else None) or []
+        for parts_pane in self._body.query(PartsPane):
+            parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")
+        self._body.show_parts(bool(groups))
