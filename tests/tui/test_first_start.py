@@ -351,9 +351,7 @@ async def test_numbers_of_cases_are_aligned(tmp_path):
         assert "Reload" not in read_screen(app)
 
 
-@pytest.mark.parametrize(
-    "key", ["f3", "f4", "f6", "f7", "f8", "ctrl+d", "d", "y", "ctrl+g", "ctrl+s"]
-)
+@pytest.mark.parametrize("key", ["f3", "f4", "f6", "f8", "ctrl+d", "d", "y", "ctrl+g", "ctrl+s"])
 async def test_keys_of_cases_do_no_harm_without_a_suite(tmp_path, key):
     app = make_console(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
