@@ -48,7 +48,7 @@ class SourcesPane(Vertical):
     """Sources of hosts: this machine, the command line, and hostfiles."""
 
     HELP = """\
-Where hosts come from: those typed with H, this machine, the command line, and the hostfiles in the
+The sources of hosts: those typed with H, this machine, the command line, and the hostfiles in the
 folder where the console was opened. u or enter makes runs that are started here use the hosts under
 the cursor; ● marks those in use. With this machine, a suite that names a hostfile uses that."""
 

@@ -121,14 +121,13 @@ class PlanForm(Vertical):
     """
 
     HELP: ClassVar[str] = """\
-The profile is a file of the times of a model's layers. It has the batch size at which they were
-measured. Torchgraph text, the profiles of PipeDream, has not: enter it next to the profile. The
-cluster is this-machine, machines times devices (2x8 is two machines of 8 devices), a preset
-(dapple-a is cluster A of the DAPPLE paper), a YAML file, or a run of link.pingpong (its id, or
-last). The batch is the number
-of samples of a step. A micro-batch is the part of it that goes through the stages at once; if its
-field is empty, the planner chooses the size. → takes a suggestion, F2 lists profiles and clusters,
-enter plans, and escape leaves the fields."""
+The profile is a file of the times of a model's layers, with the batch size of their measurement. If
+it is torchgraph text, the format of PipeDream, enter the batch size next to it. The cluster is
+this-machine, machines times devices (2x8 is two machines of 8 devices), a preset (dapple-a is
+cluster A of the DAPPLE paper), a YAML file, or a run of link.pingpong (its id, or last). The batch
+is the number of samples of a step. A micro-batch is the part of it that goes through the stages at
+once. If its field is empty, the planner chooses the size. → takes a suggestion, F2 lists profiles
+and clusters, enter plans, and escape leaves the fields."""
     DEFAULT_CSS = """
     PlanForm { height: 5; }
     PlanForm Horizontal { height: 1; }

@@ -58,7 +58,7 @@ async def write_cluster_file(page: Page, details: PlanDetails | None) -> str | N
         page.show_error("plan for a cluster with assumed values first, such as 2x4")
         return None
     proposed = f"cluster-{details.cluster.name.replace(',', '-')}.yaml"
-    question = "File for the assumed links and memory, to edit:"
+    question = "File to write the assumed links and memory to:"
     try:
         path = await _ask_for_file(page, question, partial(expand_user_path, folder), proposed)
         if path is None:
@@ -68,7 +68,7 @@ async def write_cluster_file(page: Page, details: PlanDetails | None) -> str | N
         page.show_error(str(error))
         return None
     name = _shorten(page, path)
-    message = f"edit {name} in your editor, then enter here plans with its values"
+    message = f"edit {name} in your editor, then press enter here to plan with its values"
     page.app.notify(message, title="written", timeout=10, markup=False)
     return name
 
