@@ -49,7 +49,7 @@ async def open_exchange_form(pilot, key="f4"):
 
 
 @pytest.mark.parametrize(
-    ("width", "shown"), [(80, " 8, 1KiB, 64KiB… "), (200, " 8, 1KiB, 64KiB, 1MiB, 4MiB ")]
+    ("width", "shown"), [(80, " 8, 1KiB… "), (200, " 8, 1KiB, 64KiB, 1MiB, 4MiB ")]
 )
 async def test_box_shows_as_much_of_the_default_as_the_terminal_allows(suite, width, shown):
     app = open_suite(suite)

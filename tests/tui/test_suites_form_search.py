@@ -1,4 +1,4 @@
-"""The form of a case: search, changed fields, defaults and hints."""
+"""The form of a case: search, set fields, defaults and hints."""
 
 import textwrap
 
@@ -121,13 +121,14 @@ async def test_f3_shows_only_fields_with_a_value_of_their_own(suite):
         await fill(pilot, "batch_size", "2")
         await wait_until(pilot, lambda: "•batch_size" in read_screen(app))
         await pilot.press("f3")
-        await wait_until(pilot, lambda: "changed fields of" in read_screen(app))
+        await wait_until(pilot, lambda: "set fields of" in read_screen(app))
         assert list_shown_names(form) == [
             "name",
             "image_size",
             "batch_size",
             "num_spatial_parts",
             "slice_method",
+            "halo_len",
         ]
         await pilot.press("f3")
         await wait_until(pilot, lambda: len(list_shown_names(form)) > 10)
@@ -142,8 +143,8 @@ def test_filter_needs_all_words():
     [matrix_size] = [f for f in list_param_fields(BENCHMARKS["compute.gemm"]) if f.name == "n"]
     assert RowFilter("size").selects(FieldRow(matrix_size, "n", ""))
     assert not RowFilter("sizes banana").selects(row)
-    assert not RowFilter(changed_only=True).selects(row)
-    assert RowFilter(changed_only=True).selects(FieldRow(row.field, "sizes", "16"))
+    assert not RowFilter(set_only=True).selects(row)
+    assert RowFilter(set_only=True).selects(FieldRow(row.field, "sizes", "16"))
 
 
 @pytest.mark.parametrize("name", [*BENCHMARKS, "launch"])

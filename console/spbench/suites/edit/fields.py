@@ -32,7 +32,7 @@ _DESCRIPTIONS: dict[FieldKind, str] = {
     "words": "words with blanks between, quoted as in a shell",
     "data": "{NAME: VALUE, ...}",
     "lines": "one per line",
-    "env": "lines of NAME=VALUE",
+    "env": "NAME=VALUE lines",
     "keys": "text, or {KEY: VALUE, ...}",
 }
 
@@ -236,7 +236,10 @@ def _make_schema_field(name: str, schema: Mapping[str, Any], path: tuple[str, ..
         f"{bound_by_key[key]:g}" if key in bound_by_key else None for key in _BOUND_KEYS
     )
     default = schema.get("default")
-    default = format_scalar(default) if isinstance(default, bool) else default
+    if isinstance(default, bool):
+        default = format_scalar(default)
+    elif isinstance(default, float):
+        default = f"{default:.15g}"
     return Field(
         name=name,
         kind=kind,

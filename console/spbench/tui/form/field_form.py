@@ -27,7 +27,7 @@ PREVIEW_DELAY = 0.12
 """Time without a key until the preview is updated, in seconds."""
 _SWEEP = "Sweep: 64, 128 or 1..9 +2 or 8..64 *2"
 _SEARCH_HINT = "search: words that a field's name or help contains. Enter goes to the first field."
-_KEYS = "Ctrl+F search, F3 changed fields, F2 choices, F1 help"
+_KEYS = "• set here   Ctrl+F search, F3 set fields, F2 choices, F1 help"
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
 """With 140 columns the preview is next to the fields."""
 
@@ -61,10 +61,10 @@ class FieldForm(Modal[Answer | None]):
         Binding("slash", "search", "Search", show=False, id="form.slash"),
         Binding(
             "f3",
-            "show_changed",
-            "Changed",
+            "show_set",
+            "Set fields",
             id="form.changed",
-            tooltip="Show only fields that differ from their default, or all",
+            tooltip="Show only the fields that are set here, or all",
         ),
         Binding("escape", "leave", "Cancel", id="form.leave", tooltip="Leave without a change"),
     ]
@@ -175,9 +175,9 @@ class FieldForm(Modal[Answer | None]):
         """Ask for the words of a search."""
         self.query_one(SearchBar).open()
 
-    def action_show_changed(self) -> None:
-        """Show only the fields that differ from their default, or all."""
-        self.query_one(SearchBar).toggle_changed_only()
+    def action_show_set(self) -> None:
+        """Show only the fields that have a value set, or all."""
+        self.query_one(SearchBar).toggle_set_only()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the hint of the focused field."""

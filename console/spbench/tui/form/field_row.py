@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from textual.app import ComposeResult
@@ -18,13 +19,14 @@ from spbench.tui.widgets.text import cell_width, fit
 from spbench.tui.widgets.text_box import LinesBox
 from spbench_core.catalog.default_texts import AUTO
 
-NAME_WIDTH = 25
-BOX_WIDTH = 24
+NAME_WIDTH = 20
+BOX_WIDTH = 18
 """Width of a box in a terminal of 80 columns."""
-_MAX_BOX_WIDTH = 44
+_MAX_BOX_WIDTH = 30
 """Width of a box in a wide terminal; it shows each default in full."""
-CHANGED_SIGN = "•"
-"""Before the name of a field that differs from its default."""
+SET_SIGN = "•"
+"""Before the name of a field that has a value that is set, even if it is the default."""
+_CLAUSE_END = re.compile(r"[,;:] ")
 _MAX_HINT = 360
 """The number of characters that fit into the hint in a terminal of 80 columns."""
 
@@ -41,7 +43,7 @@ class FormRow(Widget):
     DEFAULT_CSS = f"""
     FormRow {{ layout: vertical; height: auto; }}
     FormRow Input, FormRow TextArea {{
-        width: 26%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
+        width: 20%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
     }}
     FormRow.wrong Input, FormRow.wrong TextArea {{ margin: 0 0 1 {NAME_WIDTH}; }}
     FormRow TextArea {{ height: auto; max-height: 4; padding: 0 1; }}
@@ -71,8 +73,8 @@ class FormRow(Widget):
         return self._labels[0]
 
     @property
-    def is_changed(self) -> bool:
-        """Whether the row has a value other than its default."""
+    def is_set(self) -> bool:
+        """Whether the row has a value that is set."""
         return False
 
     @property
@@ -92,11 +94,13 @@ class FormRow(Widget):
         name, description = self._labels
         width, height = self.size
         description_start = self._find_description_start()
-        sign = CHANGED_SIGN if name and self.is_changed else " "
+        sign = SET_SIGN if name and self.is_set else " "
         pieces = [
             Content.styled(fit(f"{sign}{name}", NAME_WIDTH), "$text-primary"),
             Content(" " * (description_start - NAME_WIDTH)),
-            Content.styled(_fit_words(description, width - description_start), "$foreground-muted"),
+            Content.styled(
+                _fit_clauses(description, width - description_start), "$foreground-muted"
+            ),
         ]
         if self._error:
             error_line = fit(f"{PROBLEM_SIGN} {self._error}", width - NAME_WIDTH)
@@ -109,6 +113,13 @@ class FormRow(Widget):
         boxes = self.query("Input, TextArea")
         end = max((box.virtual_region_with_margin.right for box in boxes), default=0)
         return max(end, NAME_WIDTH) + 1
+
+
+def _fit_clauses(text: str, width: int) -> str:
+    """Return a text in ``width`` cells, or its first clauses; the hint has all of it."""
+    while cell_width(text) > width and (ends := list(_CLAUSE_END.finditer(text))):
+        text = text[: ends[-1].start()]
+    return _fit_words(text, width)
 
 
 def _fit_words(text: str, width: int) -> str:
@@ -132,7 +143,7 @@ class TextRow(FormRow):
         yield LinesBox(self._text) if self._lines else Input(self._text, compact=True)
 
     @property
-    def is_changed(self) -> bool:
+    def is_set(self) -> bool:
         """Whether the row has a text."""
         return bool(self.text.strip())
 
@@ -213,11 +224,6 @@ class FieldRow(TextRow):
         self._default = default
         self.hint = self._format_hint()
         self._show_placeholder()
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether the row has a value other than its default."""
-        return self.text.strip() not in ("", self._inherited or self._default)
 
     def choices(self, box: Input) -> Sequence[str]:
         """Return the choices of the field."""

@@ -33,15 +33,15 @@ class RowFilter:
 
     Attributes:
         text: Parts of the name of a row, or starts of words of its description; empty: any row.
-        changed_only: Whether a row has a value other than its default.
+        set_only: Whether a row has a value that is set.
     """
 
     text: str = ""
-    changed_only: bool = False
+    set_only: bool = False
 
     def selects(self, row: FormRow) -> bool:
         """Return whether a row is chosen."""
-        if self.changed_only and not row.is_changed:
+        if self.set_only and not row.is_set:
             return False
         name = row.name_text.lower()
         search_text = row.search_text.lower()

@@ -36,7 +36,7 @@ class SearchBar(Horizontal):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._changed_only = False
+        self._set_only = False
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="words of name or help", compact=True)
@@ -57,22 +57,22 @@ class SearchBar(Horizontal):
         self._input.focus()
         self._post_filter()
 
-    def toggle_changed_only(self) -> None:
-        """Show only the fields that differ from their default, or again all that match."""
-        self._changed_only = not self._changed_only
-        self.set_class(self._changed_only or bool(self._input.value), "open")
+    def toggle_set_only(self) -> None:
+        """Show only the fields that have a value set, or again all that match."""
+        self._set_only = not self._set_only
+        self.set_class(self._set_only or bool(self._input.value), "open")
         self._post_filter()
 
     def close(self) -> None:
         """Hide the line, and show all fields."""
-        self._changed_only = False
+        self._set_only = False
         self._input.value = ""
         self.remove_class("open")
         self._post_filter()
 
     def show_count(self, count: int, total: int) -> None:
         """Show the number of fields that are found."""
-        kind = "changed field" if self._changed_only else "field"
+        kind = "set field" if self._set_only else "field"
         result = f"{format_quantity(count, kind)} of {total}" if count else f"no {kind} found"
         self.query_one(Static).update(f"{result} (Esc shows all)")
 
@@ -82,5 +82,5 @@ class SearchBar(Horizontal):
         self._post_filter()
 
     def _post_filter(self) -> None:
-        row_filter = RowFilter(self._input.value, self._changed_only)
+        row_filter = RowFilter(self._input.value, self._set_only)
         self.post_message(self.FilterChanged(row_filter))

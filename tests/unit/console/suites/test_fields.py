@@ -81,7 +81,7 @@ def test_every_parameter_of_every_benchmark_has_a_field():
         (LAUNCH["ranks_per_host"], "int", "", "a whole number, from 1"),
         (LAUNCH["timeout"], "float", "120", "a number, above 0"),
         (LAUNCH["setup"], "lines", "", "one per line"),
-        (LAUNCH["env"], "env", "", "lines of NAME=VALUE"),
+        (LAUNCH["env"], "env", "", "NAME=VALUE lines"),
         (LAUNCH["container"], "keys", "", "text, or {KEY: VALUE, ...}"),
         (LAUNCH["python"], "text", "", "text"),
         (CASE["repeat"], "int", "1", "a whole number, 1 to 1000"),

@@ -38,10 +38,10 @@ class CaseForm(DraftForm):
     HELP = """\
 A case of a benchmark. An empty field has the default that it shows. Several values make a sweep:
 64, 128, 256 or 1..9 +2 or 8..64 *2. Each value is checked as you type, and the preview shows the
-YAML that will be written. Ctrl+F searches the fields. F3 shows only those that differ from their
-default, which • marks, and Escape shows all again. Up and down move between fields, → takes a
-suggestion, and F2 lists the choices of a field. Ctrl+S writes the case into the text, where Ctrl+Z
-undoes it. Escape leaves the form, after a question if you have changed something."""
+YAML that will be written. Ctrl+F searches the fields. F3 shows only those that are set here, which
+• marks, and Escape shows all again. Up and down move between fields, → takes a suggestion, and F2
+lists the choices of a field. Ctrl+S writes the case into the text, where Ctrl+Z undoes it. Escape
+leaves the form, after a question if you have changed something."""
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class ExpectRow(FormRow):
 
     DEFAULT_CSS = f"""
     ExpectRow {{ layout: horizontal; }}
+    ExpectRow .metric {{ width: 26; }}
     ExpectRow .bound, ExpectRow.wrong .bound {{
         width: {BOUND_WIDTH}; min-width: 0; margin: 0 0 0 1;
     }}
@@ -41,7 +42,13 @@ class ExpectRow(FormRow):
         metric, maximum, minimum = expected
         # Created here, so that a row has its texts before it is mounted.
         self._inputs = (
-            Input(metric, "metric", suggester=SuggestFromList(names), compact=True),
+            Input(
+                metric,
+                "metric",
+                suggester=SuggestFromList(names),
+                compact=True,
+                classes="metric",
+            ),
             Input(maximum, "max", compact=True, classes="bound"),
             Input(minimum, "min", compact=True, classes="bound"),
         )
@@ -54,7 +61,7 @@ class ExpectRow(FormRow):
         return () if box.has_class("bound") else self._names
 
     @property
-    def is_changed(self) -> bool:
+    def is_set(self) -> bool:
         """Whether a box has a text."""
         return any(self.texts)
 
@@ -70,7 +77,7 @@ class ReferenceRow(FormRow):
     # The first box starts at the left border, so that all boxes fit into 80 columns.
     DEFAULT_CSS = f"""
     ReferenceRow {{ layout: horizontal; }}
-    ReferenceRow .metric, ReferenceRow.wrong .metric {{ margin: 0 0 0 1; }}
+    ReferenceRow .metric, ReferenceRow.wrong .metric {{ width: 26; margin: 0 0 0 1; }}
     ReferenceRow .system, ReferenceRow.wrong .system {{
         width: {SYSTEM_WIDTH}; min-width: 0; margin: 0 0 0 1;
     }}
@@ -105,7 +112,7 @@ class ReferenceRow(FormRow):
         return self._names if box.has_class("metric") else ()
 
     @property
-    def is_changed(self) -> bool:
+    def is_set(self) -> bool:
         """Whether a box has a text."""
         return any(self.texts)
 

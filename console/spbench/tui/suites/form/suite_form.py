@@ -56,10 +56,10 @@ class SuiteForm(DraftForm):
 The suite itself: its name and description, and the values that its cases inherit. A case inherits a
 default unless it sets the value. With several benchmarks, the parameters that two or more of them
 have are listed. An empty field writes nothing. Each value is checked as you type, and the preview
-shows the YAML that will be written. Ctrl+F searches the fields. F3 shows only those that differ
-from their default, which • marks, and Escape shows all again. F2 lists the choices of a field.
-Ctrl+S writes the suite into the text, where Ctrl+Z undoes it. Escape leaves the form, after a
-question if you have changed something."""
+shows the YAML that will be written. Ctrl+F searches the fields. F3 shows only those that are set
+here, which • marks, and Escape shows all again. F2 lists the choices of a field. Ctrl+S writes the
+suite into the text, where Ctrl+Z undoes it. Escape leaves the form, after a question if you have
+changed something."""
 
     def __init__(
         self,
