@@ -248,7 +248,6 @@ def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:
         label = f"stage {index}: {format_memory(memory.peak_bytes)} used"
         remainder = ""
         if are_capacities:
-            label = f"{label}, {format_percent(memory.peak_bytes / bar_bytes)}"
             remainder = f"{format_memory(max(0.0, bar_bytes - memory.peak_bytes))} free"
         bars.append(Bar(label, [part / bar_bytes for part in _list_parts(memory)], remainder))
     return bars, are_capacities
