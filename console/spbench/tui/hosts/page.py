@@ -101,7 +101,7 @@ last run that measured any."""
     HostsPage.-high DetailsPane { height: auto; max-height: 60%; }
     HostsPage LinksPane { height: auto; }
     HostsPage.-narrow.-short LinksPane { display: none; }
-    HostsPage LoadChartPane { display: none; height: 14; }
+    HostsPage LoadChartPane { display: none; height: 1fr; max-height: 14; }
     HostsPage.-high.-machine LoadChartPane { display: block; }
     HostsPage.-high.-machine FindingsPane { height: auto; max-height: 70%; }
     HostsPage.-links LinksPane { height: 1fr; }
