@@ -149,9 +149,10 @@ def _describe_run(run: RunSummary) -> str:
     return f"{run.suite} {format_status(run.status)}"
 
 
-def list_suite_cases(suite: Path, cases: Iterable[Case]) -> list[Destination]:
-    """Return the cases of the open suite."""
-    return [_make_case(case, suite.name) for case in cases]
+def list_suite_cases(suite: Path, folder: Path, cases: Iterable[Case]) -> list[Destination]:
+    """Return the cases of the open suite, located from the console's folder."""
+    location = f"{_shorten(suite.parent, folder).removesuffix('/')}/{suite.name}"
+    return [_make_case(case, location) for case in cases]
 
 
 def _make_case(case: Case, location: str, suite: str = "") -> Destination:

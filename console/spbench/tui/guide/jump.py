@@ -81,7 +81,8 @@ def _list_open_cases(page: SuitesPage) -> list[Destination]:
     document = page.text_pane.document
     if document is None:
         return []
-    return list_suite_cases(document.path, page.cases_pane.cases.rows.cases)
+    cases = page.cases_pane.cases.rows.cases
+    return list_suite_cases(document.path, page.context.options.folder, cases)
 
 
 def _find_open_owners(document: SuiteDocument | None) -> set[str]:
