@@ -314,7 +314,8 @@ async def test_keys_keep_their_meaning_without_an_open_suite(tmp_path):
         await wait_until(pilot, lambda: "File of the new suite:" in read_screen(app))
 
 
-async def test_name_of_a_new_suite_continues_the_folder(tmp_path):
+@pytest.mark.parametrize("typed", ["my.yaml", "suites/my.yaml"])
+async def test_name_of_a_new_suite_continues_the_folder(tmp_path, typed):
     (tmp_path / "suites").mkdir()
     app = make_empty_console(tmp_path)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -322,7 +323,7 @@ async def test_name_of_a_new_suite_continues_the_folder(tmp_path):
         await pilot.press("ctrl+n")
         await wait_until(pilot, lambda: isinstance(app.focused, Input))
         await wait_until(pilot, lambda: app.focused.value == "suites/suite.yaml")
-        await pilot.press(*"my", "full_stop", *"yaml", "enter")
+        await pilot.press(*typed, "enter")
         await wait_until(pilot, lambda: app.screen.text_pane.document is not None)
         assert app.screen.text_pane.document.path == tmp_path / "suites" / "my.yaml"
 

@@ -91,6 +91,8 @@ class FileActions:
         proposed = await asyncio.to_thread(_find_free_name, folder / start)
 
         def parse(line: str) -> SuiteDocument:
+            if start and line.startswith(start * 2):  # typed after the proposed folder
+                line = line.removeprefix(start)
             return make_document(expand_suite_path(folder, line))
 
         question = "File of the new suite:"
