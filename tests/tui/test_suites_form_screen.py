@@ -48,9 +48,7 @@ async def open_exchange_form(pilot, key="f4"):
     return await wait_for_form(pilot)
 
 
-@pytest.mark.parametrize(
-    ("width", "shown"), [(80, " 8, 1KiB… "), (200, " 8, 1KiB, 64KiB, 1MiB, 4MiB ")]
-)
+@pytest.mark.parametrize(("width", "shown"), [(80, " 8, 1KiB… "), (200, " 8, 1KiB, 64KiB, 1MiB… ")])
 async def test_box_shows_as_much_of_the_default_as_the_terminal_allows(suite, width, shown):
     app = open_suite(suite)
     async with app.run_test(size=(width, 60)) as pilot:

@@ -22,7 +22,7 @@ from spbench_core.catalog.default_texts import AUTO
 NAME_WIDTH = 20
 BOX_WIDTH = 18
 """Width of a box in a terminal of 80 columns."""
-_MAX_BOX_WIDTH = 30
+_MAX_BOX_WIDTH = 32
 """Width of a box in a wide terminal; it shows each default in full."""
 SET_SIGN = "•"
 """Before the name of a field that has a value that is set, even if it is the default."""
@@ -43,7 +43,7 @@ class FormRow(Widget):
     DEFAULT_CSS = f"""
     FormRow {{ layout: vertical; height: auto; }}
     FormRow Input, FormRow TextArea {{
-        width: 20%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
+        width: 22%; min-width: {BOX_WIDTH}; max-width: {_MAX_BOX_WIDTH}; margin-left: {NAME_WIDTH};
     }}
     FormRow.wrong Input, FormRow.wrong TextArea {{ margin: 0 0 1 {NAME_WIDTH}; }}
     FormRow TextArea {{ height: auto; max-height: 4; padding: 0 1; }}
