@@ -460,12 +460,12 @@ async def test_wide_range_has_a_logarithmic_axis_by_default():
     async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         chart.update([PlotSeries("a", points)], "bytes", "GB/s", y_log=False)
         await pilot.pause()
-        assert read_caption(chart).startswith("across: bytes (log)")
+        assert read_caption(chart).startswith("x axis: bytes (log)")
         assert render_lines(chart)[-2].split() == ["1", "10", "100", "1000"]
         assert render_lines(chart)[0].startswith("GB/s  ●")
         chart.update([PlotSeries("a", [*points, PlotPoint(-1, 1)])], "bytes", "GB/s", x_log=True)
         await pilot.pause()
-        assert read_caption(chart).startswith("across: bytes, ")
+        assert read_caption(chart).startswith("x axis: bytes, ")
 
 
 async def test_values_with_equal_ratios_have_a_logarithmic_axis_with_these_values():
@@ -473,7 +473,7 @@ async def test_values_with_equal_ratios_have_a_logarithmic_axis_with_these_value
     chart.update([PlotSeries("a", [PlotPoint(x, 1.0) for x in (10, 20, 40, 80)])], "size", "ms")
     async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert read_caption(chart).startswith("across: size (log)")
+        assert read_caption(chart).startswith("x axis: size (log)")
         assert render_lines(chart)[-2].split() == ["10", "20", "40", "80"]
 
 
@@ -483,7 +483,7 @@ async def test_long_whiskers_do_not_squash_the_medians():
     chart.update([PlotSeries("a", points)], "size", "time in us")
     async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert "across: size, 1 line beyond the axis, up to 4800" in read_caption(chart)
+        assert "x axis: size, 1 line beyond the axis, up to 4800" in read_caption(chart)
         assert "↑" in render_lines(chart)[1]
 
 
@@ -846,3 +846,10 @@ async def test_host_map_shows_the_row_of_the_case_and_counts_hidden_ones():
         few = {case: slowness[case] for case in list(slowness)[:3]}
         host_map.show(["node01"], few, "case00")
         assert host_map.describe_hidden() == ""
+
+
+def test_short_logarithmic_axis_has_round_ticks():
+    assert Scale(2.9, 17.9, log=True).ticks(6) == [5.0, 10.0]
+    assert Scale(1.5, 8.0, log=True).ticks(6) == [2.0, 5.0]
+    assert Scale(3.0, 4.0, log=True).ticks(6) == [3.0, 4.0]
+    assert Scale(1.0, 1000.0, log=True).ticks(6) == [1.0, 10.0, 100.0, 1000.0]

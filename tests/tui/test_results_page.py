@@ -545,7 +545,7 @@ async def test_marked_run_is_plotted_over_the_parameter_too(tmp_path, home):
         await wait_until(pilot, lambda: "● a mode=a" in read_screen(app))
         assert chart.count_stops() == 12
         assert "b mode=b" in read_screen(app)
-        assert "lines from the least to p95" in read_screen(app)
+        assert "vertical lines: least to p95" in read_screen(app)
 
 
 async def test_small_screen_has_the_rows_of_cases_and_the_way_to_the_chart(tmp_path, home):

@@ -16,6 +16,7 @@ from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.run_rows import RunRows, name_starts
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.results.views import View
+from spbench.tui.widgets.plot import Plot
 from support.sample_events import (
     case_judged,
     describe_case,
@@ -77,11 +78,11 @@ def test_bars_of_both_runs_have_the_same_height_for_an_iteration():
     assert len([line for line in lines if line.startswith("  ") and "o" in line]) == 1
 
 
-@pytest.mark.parametrize("height", range(1, 30))
+@pytest.mark.parametrize("height", range(1, 40))
 def test_chart_of_any_height_has_the_ratio(height):
     lines = draw(make_pair(), height=height)
     assert len(lines) <= height
-    assert len(lines) <= 20, "bars are not higher on a large screen"
+    assert len(lines) <= 32, "bars are not higher on a very large screen"
     if height > 4:
         assert "b takes 2.00x" in lines[-1]
 
@@ -169,7 +170,7 @@ async def test_marked_runs_are_neither_best_nor_worst(tmp_path, home):
         assert "◦ not comparable" in read_screen(app)
         assert find_line(app, "2001-01-02 !"), "the axis has the sign"
         chart = page._views.plot.chart
-        assert chart.size.height == 24
+        assert chart.size.height == 40
         assert [spot.point.is_apart for spot in chart._points] == [False, True, False]
         assert chart._scales[1].high < 2.0, "the marked run does not widen the scale"
 
@@ -365,3 +366,35 @@ async def test_run_without_another_failure_has_found_its_fault(tmp_path, home):
         await wait_for_run(pilot)
         await wait_until(pilot, lambda: "! fault found" in find_line(app, " day4 "))
         await wait_until(pilot, lambda: "✗ failed" in find_line(app, " day5 "))
+
+
+async def test_large_screen_plots_the_case_over_runs(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_run(pilot)
+        plot = page.query_one("#case-history", Plot)
+        await wait_until(pilot, lambda: plot.has_class("visible"))
+        assert [placed.point.y for placed in plot._points] == [1.0, 2.0, 1.02]
+        await pilot.press("n")
+        await wait_until(pilot, lambda: plot._points[0].point.y == 2.0)
+        await pilot.resize_terminal(120, 40)
+        await wait_until(pilot, lambda: not plot.has_class("visible"))
+
+
+@pytest.mark.parametrize("size", [(160, 48), (200, 60)])
+async def test_list_of_runs_is_as_wide_as_its_columns(tmp_path, home, size):
+    app = open_results(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "login" in find_line(app, "▸   2001-01-03"))
+        assert "»" not in find_line(app, "started UTC")
+        await pilot.resize_terminal(80, 24)
+        await wait_until(pilot, lambda: page._pane.size.width > 70)
+
+
+def test_notes_on_cut_bars_have_their_own_lines_if_they_are_long():
+    times = [1.0 + 0.001 * number for number in range(200)]
+    pair = [make_distribution(name, [*times, 900.0], None) for name in "ab"]
+    lines = draw(pair, 50)
+    assert sum("1 beyond the axis, up to 900 ms" in line for line in lines) == 2
+    assert sum("beyond" in line for line in draw(pair, 90)) == 1

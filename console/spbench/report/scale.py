@@ -55,6 +55,8 @@ class Scale:
         if max_ticks < 2 or self.low == self.high:
             return [self.low]
         ticks = self._list_decades(max_ticks) if self.log else self._list_round_steps(max_ticks)
+        if self.log and len(ticks) < 2:
+            ticks = self._list_parts_of_decades(max_ticks)
         return ticks if len(ticks) > 1 else [self.low, self.high]
 
     def _transform(self, value: float) -> float:
@@ -73,6 +75,17 @@ class Scale:
                     multiple * round_step for multiple in range(first_multiple, last_multiple + 1)
                 ]
         return []
+
+    def _list_parts_of_decades(self, max_ticks: int) -> list[float]:
+        """Return the values 1, 2 and 5 times a power of ten in a short range."""
+        first_power = math.floor(math.log10(self.low))
+        last_power = math.floor(math.log10(self.high))
+        values = [
+            factor * 10.0**power
+            for power in range(first_power, last_power + 1)
+            for factor in (1, 2, 5)
+        ]
+        return [value for value in values if self.low <= value <= self.high][:max_ticks]
 
     def _list_decades(self, max_ticks: int) -> list[float]:
         first_power = math.ceil(math.log10(self.low))

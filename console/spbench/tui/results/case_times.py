@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spbench.record.runs.marks import RunMarks
 from spbench.report.comparison.rows import ComparedRow
 from spbench.report.distribution import TimeDistribution, make_distribution
 from spbench.report.model import CasePart
+from spbench.report.recorded import RecordedRun
+from spbench.report.series import build_run_series
 from spbench.tui.results.library import IterationTimes
+from spbench.tui.results.plot_series import (
+    LINES_NOTE,
+    build_run_plot_series,
+    choose_plot_unit,
+    format_axis_title,
+)
 from spbench.tui.results.times_chart import TimesChart
+from spbench.tui.widgets.plot import Plot
 
 _TIME = "time_ms"
+MIN_PLOTTED_RUNS = 2
+"""The fewest runs that are plotted."""
 _READING = "reading the times…"
 
 
@@ -51,13 +65,36 @@ def show_case_times(chart: TimesChart, case: CasePart | None, times: LoadedTimes
     if times is None:
         chart.update((), message=_READING)
         return
-    time = case.metrics.get(_TIME)
-    median = time.value if time else None
+    metric = case.metrics.get(_TIME)
+    median = metric.value if metric else None
     distribution = make_distribution("", times.by_case.get(case.id, ()), median)
     if distribution is None:
         chart.update((), message=times.explain_none(case.id))
     else:
         chart.update([distribution])
+
+
+def show_case_history(
+    plot: Plot, case: CasePart | None, runs: Sequence[RecordedRun], marks: RunMarks
+) -> bool:
+    """Plot the time of a case over runs; return whether there are several to plot.
+
+    Args:
+        plot: The plot.
+        case: The case; None without a choice.
+        runs: The runs, in any order.
+        marks: The marks of all runs.
+    """
+    if case is None:
+        return False
+    series = build_run_series(runs, case.id, _TIME)
+    if len(series.points) < MIN_PLOTTED_RUNS:
+        return False
+    unit = choose_plot_unit([series])
+    points = build_run_plot_series(series, unit, time.time(), marks)
+    title = format_axis_title(series, unit)
+    plot.update([points], "run", title, lines_note=LINES_NOTE)
+    return True
 
 
 def show_compared_times(chart: TimesChart, row: ComparedRow | None, times: TimesOfPair) -> None:

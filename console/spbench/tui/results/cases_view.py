@@ -15,12 +15,13 @@ from textual.widgets import Static
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.record.planted_faults import FaultOutcome
+from spbench.record.runs.marks import RunMarks
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_case_facts
 from spbench.tui.advice import name_keys
 from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
-from spbench.tui.results.case_times import LoadedTimes, show_case_times
+from spbench.tui.results.case_times import LoadedTimes, show_case_history, show_case_times
 from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
 from spbench.tui.results.fact_table import build_fact_table
 from spbench.tui.results.fitted_columns import choose_columns
@@ -28,6 +29,7 @@ from spbench.tui.results.library import describe_run_status
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.plot import Plot
 from spbench.tui.widgets.table_columns import Column, TableCell
 from spbench.tui.widgets.text import fit_lines, join_fitting
 from spbench_core.events.statuses import CaseStatus
@@ -51,6 +53,12 @@ SUMMARY_SHARE = 0.3
 _CUT_SUMMARY = "… (o: all)"
 """The end of a summary that is cut: the Run page has all of it."""
 _CHART_HINT = "v twice: the chart of its times"
+CHART_LINES = 11
+"""Lines of the chart of the times, at least."""
+TEXT_LINES = 16
+"""Lines of the summary, and of the facts on a case, with the blank lines around them."""
+MIN_HISTORY_LINES = 10
+"""Lines from which the plot over runs is shown."""
 MIN_ROWS = 4
 """Rows of the table before which the summary takes no more than its share."""
 REMARK_LINES = 2
@@ -143,6 +151,8 @@ and plots show."""
     CasesView TimesChart { display: none; height: 11; margin-top: 1; }
     CasesView.-with-chart TimesChart { display: block; }
     CasesView.-with-chart #case-remarks { max-height: 1fr; margin-top: 1; }
+    CasesView #case-history { display: none; height: 1fr; max-height: 22; margin-top: 1; }
+    CasesView #case-history.visible { display: block; }
     """
 
     def __init__(self) -> None:
@@ -150,11 +160,14 @@ and plots show."""
         self.run: RecordedRun | None = None
         self._summary = Content("")
         self._times: LoadedTimes | None = None
+        self._history: Sequence[RecordedRun] = ()
+        self._marks: RunMarks = {}
 
     def compose(self) -> ComposeResult:
         yield Static("", id="run-summary", markup=False)
         yield LineTable(_COLUMNS, RecordedCaseRows(), id="cases", empty="no case was recorded")
         yield TimesChart(id="case-times")
+        yield Plot(id="case-history")
         yield Static("", id="case-remarks", markup=False)
 
     @property
@@ -176,6 +189,8 @@ and plots show."""
         """Show a run, or a message on why there is none."""
         if run is None or self.run is None or run.summary.id != self.run.summary.id:
             self._times = None
+        if run is None or self.run is None or run.summary.suite != self.run.summary.suite:
+            self._history = ()
         self.run = run
         self._summary = _summarize(run) if run else Content(message)
         self._show_rows()
@@ -184,6 +199,30 @@ and plots show."""
         """Show the times of the iterations of the case under the cursor."""
         self._times = times
         self._show_chart()
+
+    def show_history(self, runs: Sequence[RecordedRun], marks: RunMarks) -> None:
+        """Plot the time of the case under the cursor over runs."""
+        self._history = runs
+        self._marks = marks
+        self._show_history()
+
+    def _show_history(self) -> None:
+        plot = self.query_one(Plot)
+        case = self.selected_case() if self.has_history_room else None
+        plot.set_class(show_case_history(plot, case, self._history, self._marks), "visible")
+
+    @property
+    def has_history_room(self) -> bool:
+        """Whether the view has enough lines for a plot over runs below the chart."""
+        return self.has_chart and self._count_spare_lines() >= MIN_HISTORY_LINES
+
+    def _count_table_lines(self) -> int:
+        count = len(self.run.cases) if self.run else 0
+        return max(4, min(1 + count, self.size.height // 2))
+
+    def _count_spare_lines(self) -> int:
+        """Return the lines that table, chart and texts usually leave."""
+        return self.size.height - self._count_table_lines() - CHART_LINES - TEXT_LINES
 
     @property
     def has_chart(self) -> bool:
@@ -205,11 +244,13 @@ and plots show."""
             columns[-1] = replace(columns[-1], width=width, flexible=True)  # has the spare width
         self.table.set_rows(RecordedCaseRows(self.run, swept), columns)
         self.set_class(self.has_chart, "-with-chart")
-        table_lines = max(4, min(1 + len(cases), self.size.height // 2))
-        self.table.styles.height = table_lines if self.has_chart else "1fr"
+        self.table.styles.height = self._count_table_lines() if self.has_chart else "1fr"
+        spare_lines = max(0, self._count_spare_lines() - MIN_HISTORY_LINES)
+        self.query_one(TimesChart).styles.height = CHART_LINES + min(6, spare_lines // 2)
         self._show_summary(len(cases))
         self._show_remarks()
         self._show_chart()
+        self._show_history()
 
     def _show_summary(self, case_count: int) -> None:
         """Show the summary in the lines that the table leaves; an ellipsis marks a cut."""
@@ -230,6 +271,7 @@ and plots show."""
         """Show the remarks on the case, which the table may have cut."""
         self._show_remarks()
         self._show_chart()
+        self._show_history()
 
     def _show_remarks(self) -> None:
         case = self.selected_case()

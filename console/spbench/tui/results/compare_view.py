@@ -179,7 +179,7 @@ elsewhere v shows them. The notes give the reason why a case is not judged, and 
 to the notes, which then have more lines; up and down scroll them."""
     DEFAULT_CSS = """
     CompareView #compared-runs { height: auto; max-height: 4; }
-    CompareView TimesChart { display: none; height: 1fr; max-height: 20; margin-top: 1; }
+    CompareView TimesChart { display: none; height: 1fr; max-height: 32; margin-top: 1; }
     CompareView.-with-chart TimesChart { display: block; }
     CompareView LineTable { min-height: 4; }
     CompareView #notes { height: auto; max-height: 3; }

@@ -75,7 +75,10 @@ def build_heading(comparison: RunComparison, remark: str = "") -> list[Content]:
     """
     warnings = comparison_warnings(comparison)
     if remark:
-        warnings = [remark, *(text for text in warnings if not text.startswith("run a "))]
+        warnings = [
+            remark,
+            *(text for text in warnings if not text.startswith(("run a ", "both runs "))),
+        ]
     lines = [Content.styled(f"warning: {warning}", "$text-warning") for warning in warnings]
     return [*lines, _format_run("a", comparison.a), _format_run("b", comparison.b)]
 

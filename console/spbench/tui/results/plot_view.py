@@ -16,6 +16,7 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import build_run_series, find_swept_parameters
 from spbench.tui.results.plot_series import (
+    LINES_NOTE,
     build_compared_series,
     build_parameter_plot_series,
     build_run_plot_series,
@@ -26,8 +27,6 @@ from spbench.tui.results.plot_series import (
     format_axis_title,
 )
 from spbench.tui.widgets.plot import Plot, PlotSeries
-
-_LINES_NOTE = "lines from the least to p95"
 
 
 class PlotView(Vertical):
@@ -42,7 +41,7 @@ line goes from the least to the p95, but not beyond twice the largest median (th
 m shows the next metric, X the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
     PlotView #plot-title { height: auto; max-height: 3; }
-    PlotView Plot { height: 1fr; min-height: 6; max-height: 24; }
+    PlotView Plot { height: 1fr; min-height: 6; max-height: 40; }
     PlotView VerticalScroll { height: auto; max-height: 30%; scrollbar-size-vertical: 1; }
     PlotView #plot-summary { height: auto; color: $text-muted; }
     """
@@ -172,7 +171,7 @@ m shows the next metric, X the next parameter, n and N the next case and the one
     ) -> None:
         self.query_one("#plot-title", Static).update(head)
         self.chart.display = bool(points)
-        self.chart.update(points, x, y, lines_note=_LINES_NOTE)
+        self.chart.update(points, x, y, lines_note=LINES_NOTE)
         self.query_one("#plot-summary", Static).update("\n".join(lines))
 
 

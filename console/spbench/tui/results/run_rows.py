@@ -23,7 +23,6 @@ COLUMNS = (
     Column("cases", "passed", 6, "right", drop_priority=2),
     Column("duration", "took", 10, "right", drop_priority=3),
     Column("host", "host", 10, drop_priority=4),
-    Column("id", "id", 44, drop_priority=5),
 )
 
 _ID_TAIL = 4
@@ -108,7 +107,6 @@ class RunRows:
             format_passed(self._count_passed(run.id)),
             self._format_duration(run),
             run.host or "",
-            TableCell(run.id, "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:

@@ -31,8 +31,16 @@ from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.run_rows import COLUMNS, MARKS, RunRows
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.table_columns import Column, lay_out
 from spbench_core.number_text import format_quantity
 
+MIN_WIDTH = 48
+"""The least width of the pane next to the results."""
+MIN_VIEWS_WIDTH = 90
+"""The width that the results keep if the runs need more than the least width."""
+MAX_WIDTH = 200
+FRAME_WIDTH = 4
+"""The columns of the border and padding."""
 _MAX_TABLE_SHARE = 0.5
 """Largest share of a tall pane for the runs above the details."""
 
@@ -78,6 +86,7 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
         self._all: Sequence[RunSummary] = ()
         self._filter = ""
         self._loaded: RecordedRun | None = None
+        self._width: int | None = None
         self._awaited: Repetition | None = None
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
@@ -174,6 +183,8 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
             return
         rows = self._rows
         columns = [column for column in COLUMNS if column is not MARKS or rows.has_marks]
+        rows.marks_format = MarksFormat.FULL
+        self._fit_width(columns)
         for marks_format in MarksFormat:
             rows.marks_format = marks_format
             fitted = fit_columns(columns, rows, width)
@@ -183,6 +194,17 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
             fitted = [column for column in fitted if not column.drop_priority]
         self.table.set_rows(rows, fitted)
         self._fit_height()
+
+    def _fit_width(self, columns: Sequence[Column]) -> None:
+        """Be as wide as the table next to the results, as far as these keep enough."""
+        width = None
+        if self.screen.has_class("-side-by-side"):
+            table = lay_out(fit_columns(columns, self._rows, MAX_WIDTH), MAX_WIDTH)
+            room = self.screen.size.width - MIN_VIEWS_WIDTH
+            width = max(MIN_WIDTH, min(table.width + SCROLL_BAR + FRAME_WIDTH, room))
+        if width != self._width:
+            self._width = width
+            self.styles.width = width
 
     def _fit_height(self) -> None:
         """Let the details follow the last run if they are next to the results."""

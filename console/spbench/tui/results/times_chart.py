@@ -14,9 +14,9 @@ from spbench.report.scale import format_ticks
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.text import fit, join_fitting
+from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
-MAX_BAR_LINES = 6
+MAX_BAR_LINES = 12
 """Lines of the highest bar of a run."""
 _MARGIN = 2
 """Cells left of the picture, for the names a and b."""
@@ -83,7 +83,9 @@ ends that."""
         bins = width - _MARGIN
         if axis is None or bins < 1:
             return [[(fit(self._message, width), "none")]]
-        text: list[list[Piece]] = [[(fit(line, width), "text")] for line in self._list_text(axis)]
+        text: list[list[Piece]] = [
+            [(fit(line, width), "text")] for line in self._list_text(axis, width)
+        ]
         runs = len(self._distributions)
         fixed_lines = 1 + runs + 1
         text = text[max(0, len(text) - max(1, height - fixed_lines)) :]
@@ -152,15 +154,16 @@ ends that."""
         placed = list(zip(cells, labels, strict=True))
         return [(render_labels(placed, _MARGIN + bins), "axis")]
 
-    def _list_text(self, axis: SharedAxis) -> Iterator[str]:
+    def _list_text(self, axis: SharedAxis, width: int) -> Iterator[str]:
         if self.cursor is not None:
             yield self._describe_bar(axis, self.cursor)
             return
         for distribution in self._distributions:
             yield distribution.describe()
         texts = (distribution.describe_beyond(axis) for distribution in self._distributions)
-        if text := "; ".join(filter(None, texts)):
-            yield text
+        notes = list(filter(None, texts))
+        joined = "; ".join(notes)
+        yield from notes if cell_width(joined) > width else filter(None, [joined])
         if self._conclusion:
             yield self._conclusion
 

@@ -26,7 +26,7 @@ the compared runs a and b on one axis. If there is no run to compare with, or it
 chart has one run. n and N show the next case and the one before."""
     DEFAULT_CSS = """
     TimesView #times-heading { height: auto; max-height: 6; }
-    TimesView TimesChart { height: 1fr; max-height: 22; }
+    TimesView TimesChart { height: 1fr; max-height: 34; }
     """
 
     def __init__(self) -> None:

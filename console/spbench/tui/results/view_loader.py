@@ -28,6 +28,8 @@ _RELOAD_FACTOR = 4
 """A running run is loaded again after the time for loading it times this factor."""
 MAX_HISTORY = 200
 """Largest number of runs over which a metric is plotted."""
+MAX_SHOWN_HISTORY = 30
+"""Largest number of runs over which the times of a case are plotted next to its facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class ViewLoader:
             return
         views.cases.show_run(run)
         if request.view is View.CASES:
-            await self._show_case_times(run)
+            await self._show_case_times(run, request)
         elif request.view is View.COMPARE:
             await self._compare(run, request)
         elif request.view is View.TIMES:
@@ -128,9 +130,13 @@ class ViewLoader:
             return await asyncio.to_thread(self._library.load, request.marked.folder)
         return None
 
-    async def _show_case_times(self, run: RecordedRun) -> None:
-        if self._views.cases.has_chart:
-            self._views.cases.show_times(await self._load_times(run.summary))
+    async def _show_case_times(self, run: RecordedRun, request: ViewRequest) -> None:
+        cases = self._views.cases
+        if cases.has_chart:
+            cases.show_times(await self._load_times(run.summary))
+        if cases.has_history_room:
+            history = await self._load_history(request.history[:MAX_SHOWN_HISTORY])
+            cases.show_history(history, request.marks)
 
     async def _compare(self, run: RecordedRun, request: ViewRequest) -> None:
         """Show the comparison, and then the times of both runs."""
