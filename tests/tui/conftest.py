@@ -41,20 +41,6 @@ def failures_end_the_test(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def workers_end_first(monkeypatch):
-    """Cancel workers before the screens close, which `run_test` does first."""
-    from spbench.tui.app import ConsoleApp
-
-    close = ConsoleApp._shutdown
-
-    async def cancel_and_close(app):
-        app.workers.cancel_all()
-        await close(app)
-
-    monkeypatch.setattr(ConsoleApp, "_shutdown", cancel_and_close)
-
-
-@pytest.fixture(autouse=True)
 def case_estimates(monkeypatch):
     """Replace estimates, which depend on the machine.
 

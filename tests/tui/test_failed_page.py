@@ -1,6 +1,10 @@
 """An error in a page does not affect the other pages and the run."""
 
+import asyncio
+from functools import partial
+
 import pytest
+from textual.worker import WorkerFailed
 
 from spbench.tui.app import ConsoleApp
 from spbench.tui.dialogs import AskLine
@@ -164,3 +168,41 @@ async def fail_twice(app, monkeypatch):
 async def test_error_in_the_failure_page_ends_the_console(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="out of bounds"):
         await fail_twice(make_console(tmp_path, page="results"), monkeypatch)
+
+
+async def miss_widget(dialog, condition, reached):
+    while not condition():
+        await asyncio.sleep(0)
+    reached.append(dialog)
+    dialog.query_one("#missing")
+
+
+@pytest.mark.parametrize("closed", ["dialog", "console"])
+async def test_work_may_outlast_its_widgets(tmp_path, monkeypatch, closed):
+    monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", False)
+    app = make_console(tmp_path, page="results")
+    reached = []
+    async with app.run_test() as pilot:
+        await wait_until(pilot, lambda: isinstance(app.screen, ResultsPage))
+        dialog = AskLine("Which name?", str)
+        await app.push_screen(dialog)
+        is_closing = {"dialog": lambda: dialog._pruning, "console": lambda: not app.is_running}
+        dialog.run_worker(partial(miss_widget, dialog, is_closing[closed], reached))
+        await pilot.pause()
+        if closed == "dialog":
+            dialog.dismiss(None)
+            await wait_until(pilot, lambda: not dialog.is_attached)
+    assert reached == [dialog]
+
+
+async def run_until_failure(app):
+    async with app.run_test() as pilot:
+        await wait_until(pilot, lambda: isinstance(app.screen, ResultsPage))
+        app.screen.run_worker(partial(miss_widget, app.screen, lambda: True, []))
+        await wait_until(pilot, lambda: app._exception is not None)
+
+
+async def test_missing_widget_of_an_open_page_is_a_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", False)
+    with pytest.raises(WorkerFailed, match="missing"):
+        await run_until_failure(make_console(tmp_path, page="results"))

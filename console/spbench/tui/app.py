@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,9 @@ from textual.actions import ActionParseResult
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.command import CommandPalette
+from textual.css.query import NoMatches
 from textual.dom import DOMNode
+from textual.worker import WorkerFailed, get_current_worker
 
 from spbench.errors import SpbenchError
 from spbench.tui.app_bindings import APP_BINDINGS
@@ -124,7 +126,8 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         if options.recorded is not None:
             self.context.replay_run(options.recorded, options.speed)
         else:
-            offer = self.context.offer_to_watch()
+            # Not a coroutine object: Python warns if one is cancelled before it starts.
+            offer: Callable[[], Awaitable[None]] = self.context.offer_to_watch
             self.run_worker(offer, group="attach", exit_on_error=False)
         if self.settings.current.keys:
             from spbench.tui.guide.actions import collect_action_ids
@@ -156,9 +159,20 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             return True
 
     def _handle_exception(self, error: Exception) -> None:
-        """Close only the page that raised an unexpected error."""
+        """Close only the page that raised an unexpected error.
+
+        A worker may miss widgets while its own one or the console closes; that is expected.
+        """
+        if self._is_due_to_closing(error):
+            return
         if not self._contain_failure(error, active_message_pump.get(None)):
             super()._handle_exception(error)
+
+    def _is_due_to_closing(self, error: Exception) -> bool:
+        """Return whether a worker misses a widget because something is being closed."""
+        if not (isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches)):
+            return False
+        return get_current_worker().node._pruning or not self.is_running
 
     def _contain_failure(self, error: Exception, node: object) -> bool:
         """Replace the page of a node by an error report; False if that is impossible."""
