@@ -52,6 +52,9 @@ class EndedRun:
     report: ReportDocument
 
 
+_STATUSES_OF_STOPPED_CASES = frozenset({CaseStatus.CANCELLED, CaseStatus.SKIPPED})
+
+
 class Run:
     """One execution of a suite."""
 
@@ -249,9 +252,11 @@ class Run:
     def _judge(self) -> tuple[RunStatus, ExitCode]:
         """Return the first status that applies, with its exit code.
 
-        The order is interrupted, budget, missing, error, failed.
+        The order is interrupted, budget, missing, error, failed. A request to end the run that
+        comes after the end of its last case has no effect.
         """
-        if self._stop.code is not None:
+        statuses = {case.status for case in self._state.cases.values()}
+        if self._stop.code is not None and statuses & _STATUSES_OF_STOPPED_CASES:
             return RunStatus.CANCELLED, self._stop.code
         status, code = judge_run(self._state.cases.values())
         codes = {error.exit_code for error in self._errors}

@@ -21,8 +21,8 @@ from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.events import fields as event_fields
 from spbench_core.events.rank_events import encode
-from spbench_core.events.statuses import LogLevel
-from support.sample_events import describe_case, job_start, rank_event, run_start
+from spbench_core.events.statuses import LogLevel, RunStatus
+from support.sample_events import case_judged, describe_case, job_start, rank_event, run_start
 
 BENCHMARK = "link.pingpong"
 
@@ -324,3 +324,23 @@ def test_missing_software_before_any_case_fails_all_cases(job):
     assert job.settle() == []
     assert set(job.statuses.values()) == {"error"}
     assert job.verdict == ("error", ExitCode.MISSING)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        (("passed", "passed"), (RunStatus.PASSED, ExitCode.PASSED)),
+        (("passed", "failed"), (RunStatus.FAILED, ExitCode.FAILED)),
+        (("passed", "cancelled"), (RunStatus.CANCELLED, ExitCode.INTERRUPTED)),
+        (("passed", "skipped"), (RunStatus.CANCELLED, ExitCode.INTERRUPTED)),
+    ],
+)
+def test_run_is_cancelled_only_if_a_case_has_not_ended(statuses, verdict):
+    state = RunState()
+    for event in (run_start(*map(describe_case, "ab")), job_start(*"ab")):
+        state.apply(event)
+    for name, status in zip("ab", statuses, strict=True):
+        state.apply(case_judged(name, status))
+    run = Run(SimpleNamespace(request=Request(Path(), home=Path(), environ={})), state, None)
+    run._stop.code = ExitCode.INTERRUPTED
+    assert run._judge() == verdict
