@@ -119,14 +119,15 @@ async def test_undo_names_the_change_of_a_form_and_the_lines_of_typed_text(suite
         await answer(pilot, "y")
         await wait_for_cases(pilot, 1)
         get_editor(app).focus()
-        await pilot.press("ctrl+home", "x", "ctrl+z", "ctrl+z", "ctrl+y")
-        assert [message.text for message in app.message_log][-3:] == [
+        await pilot.press("ctrl+home", "x", *["ctrl+z"] * 3, "ctrl+y")
+        assert [message.text for message in app.message_log][-4:] == [
             "undone: text of line 1 (Ctrl+Y redoes it)",
+            "your typing is undone; Ctrl+Z again undoes: case second deleted",
             "undone: case second deleted (Ctrl+Y redoes it)",
             "redone: case second deleted (Ctrl+Z undoes it)",
         ]
         levels = [message.severity for message in app.message_log]
-        assert levels[-3:] == ["information", "warning", "warning"]
+        assert levels[-4:] == ["information", *["warning"] * 3]
 
 
 async def test_undo_keeps_the_selected_case(suite):

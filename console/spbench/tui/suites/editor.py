@@ -122,6 +122,7 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         self.indent_width = INDENT
         self._problems: dict[int, int] = {}
         self._style = ComponentStyles(self, "suite-editor")
+        self._has_undone_typing = False
         self._colours: dict[str, Style] = {}
         self.register_theme(TextAreaTheme("suite", syntax_styles=self._colours))
         self.theme = "suite"
@@ -146,18 +147,31 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
 
         Only the part that differs is replaced.
         """
+        self._has_undone_typing = False
         self.history.checkpoint()
         self.edit(make_replacement(self.document.lines, text, name))
         self.history.checkpoint()
         self.go_to(line)
 
     def undo(self) -> None:
-        """Undo the last step, and report it."""
+        """Undo the last step, and report it.
+
+        Undo stops once between typed text and an earlier change of another kind, so that repeated
+        keys do not take back the work of a form by mistake.
+        """
         steps = self.history.undo_stack
+        name = find_name(steps[-1]) if steps else ""
+        if name and self._has_undone_typing:
+            self._has_undone_typing = False
+            text = f"your typing is undone; Ctrl+Z again undoes: {name}"
+            self.app.notify(text, severity="warning", timeout=8, markup=False)
+            return
+        self._has_undone_typing = bool(steps) and not name
         self._report_step(super().undo, steps, "undone: {} (Ctrl+Y redoes it)")
 
     def redo(self) -> None:
         """Redo the last undone step, and report it."""
+        self._has_undone_typing = False
         steps = self.history.redo_stack
         self._report_step(super().redo, steps, "redone: {} (Ctrl+Z undoes it)")
 
