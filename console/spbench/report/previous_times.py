@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -18,7 +18,7 @@ from spbench_core.events.statuses import RunStatus
 MAX_LOADED = 20
 """The most runs that are loaded for their cases, because the index of runs lacks them."""
 MAX_SEARCHED = 50
-"""The most runs that are searched for one with enough launches, after the newest."""
+"""The most runs that are searched for one with all cases and enough launches, after the newest."""
 _TIME = "time_ms"
 _STATUSES_WITHOUT_END = frozenset({RunStatus.CANCELLED, RunStatus.UNFINISHED})
 
@@ -104,10 +104,11 @@ def find_previous_run(
     *,
     min_launches: int = 1,
 ) -> RunSummary | None:
-    """Return the newest earlier run of the suite that shares cases with a run.
+    """Return the earlier run of the suite that shares the most cases with a run.
 
-    Runs with a planted fault, of another machine or without their end come after all others, and
-    runs with too few launches after those with enough.
+    It is the newest of those that share equally many. Runs with a planted fault, of another
+    machine or without their end come after all others, and runs with too few launches after those
+    with enough.
 
     Args:
         home: The folder of the runs.
@@ -121,28 +122,33 @@ def find_previous_run(
     earlier = list_earlier_runs(runs, run)
     loads_left = MAX_LOADED
 
-    def count_launches(other: RunSummary) -> int | None:
-        """Return the most launches of a shared case; None if no case is shared."""
+    def count_launches(other: RunSummary) -> list[int]:
+        """Return the launches of each shared case."""
         nonlocal loads_left
         launches_by_case: Mapping[str, int] = count_launches_of_run(home, other.id)
         if not launches_by_case and loads_left:
             loads_left -= 1
             launches_by_case = _load_launches(other, load)
-        common = shared & launches_by_case.keys()
-        return max((launches_by_case[case] for case in common), default=None)
+        return [launches_by_case[case] for case in shared & launches_by_case.keys()]
 
     for has_other_conditions in (False, True):
         sharing = (
             (other, launches)
             for other in earlier
             if bool(explain_other_conditions(other, run)) == has_other_conditions
-            and (launches := count_launches(other)) is not None
+            and (launches := count_launches(other))
         )
-        newest = list(islice(sharing, 1))
-        if newest:
-            candidates = chain(newest, islice(sharing, MAX_SEARCHED))
-            suited = (other for other, launches in candidates if launches >= min_launches)
-            return next(suited, newest[0][0])
+        best: RunSummary | None = None
+        best_rank = (False, 0)
+        for other, launches in islice(sharing, 1 + MAX_SEARCHED):
+            rank = (max(launches) >= min_launches, len(launches))
+            if rank > best_rank:
+                best = other
+                best_rank = rank
+            if best_rank == (True, len(shared)):
+                break
+        if best is not None:
+            return best
     return None
 
 

@@ -168,8 +168,8 @@ class CompareView(Vertical):
     """The ratio of the times of each case, and which run is better."""
 
     HELP: ClassVar[str] = """\
-Two runs side by side. Run a is the marked run (space), else the newest earlier run of the same
-suite that shares cases, without planted faults if possible. Run b is the run under the cursor.
+Two runs side by side. Run a is the marked run (space), else the earlier run of the same
+suite that shares the most cases, without planted faults if possible. Run b is under the cursor.
 There is one row for each case: its time (slowest rank, median over iterations), the ratio b/a, and
 the 95 % interval of the ratio. A shows all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged

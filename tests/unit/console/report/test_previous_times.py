@@ -127,6 +127,18 @@ def test_run_with_enough_launches_comes_first(tmp_path, launches, min_launches, 
     assert previous.id.startswith(f"202611{expected_day:02}")
 
 
+@pytest.mark.parametrize(
+    ("cases", "expected_day"),
+    [(("a", "abc", "abc"), 7), (("a", "ab", "ac"), 7), (("abcd", "abc", "a"), 8)],
+)
+def test_rerun_of_some_cases_is_not_preferred(tmp_path, cases, expected_day):
+    run, *runs = (summarize(tmp_path, day) for day in (9, 8, 7, 6))
+    load = make_load(dict(zip([other.id for other in runs], cases, strict=True)))
+    previous = find_previous_run(tmp_path, [run, *runs], run, ["a", "b", "c"], load)
+    assert previous is not None
+    assert previous.id.startswith(f"202611{expected_day:02}")
+
+
 def test_run_with_a_fault_is_not_preferred_for_its_launches(tmp_path):
     run, faulted, regular = (summarize(tmp_path, day) for day in (9, 8, 7))
     faulted = replace(faulted, faults=("slow@halo",))
