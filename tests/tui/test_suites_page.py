@@ -560,3 +560,13 @@ async def test_save_and_quit(suite):
         await pilot.press("s")
         await wait_until(pilot, lambda: app.return_code == 0)
     assert suite.read_text().startswith("# Another line.")
+
+
+async def test_opening_the_open_suite_again_focuses_its_cases(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        get_editor(app).focus()
+        await wait_until(pilot, lambda: app.focused is get_editor(app))
+        app.screen.open(suite)
+        await wait_until(pilot, lambda: app.focused is app.screen.query_one("#cases"))

@@ -61,7 +61,7 @@ class FileActions:
         await self._page.wait_until_mounted()
         document = self._pane.document
         if document is not None and await asyncio.to_thread(document.is_current, path):
-            self._pane.editor.focus()
+            self._page.query_one("#cases").focus()  # as after opening it
             return True
         if not await self._confirm_discard():
             return False
