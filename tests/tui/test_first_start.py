@@ -307,7 +307,7 @@ async def test_keys_keep_their_meaning_without_an_open_suite(tmp_path):
         assert app.focused is not tree
         await pilot.press("f4")
         await wait_until(
-            pilot, lambda: any("no suite is open" in message for message in list_messages(app))
+            pilot, lambda: any("is open: press F4" in message for message in list_messages(app))
         )
         assert not (tmp_path / "suites").exists()
         await pilot.press("ctrl+n")
@@ -352,7 +352,7 @@ async def test_numbers_of_cases_are_aligned(tmp_path):
         assert "Reload" not in read_screen(app)
 
 
-@pytest.mark.parametrize("key", ["f3", "f4", "f6", "f8", "ctrl+d", "d", "y", "ctrl+g", "ctrl+s"])
+@pytest.mark.parametrize("key", ["y", "ctrl+g", "ctrl+s"])
 async def test_keys_of_cases_do_no_harm_without_a_suite(tmp_path, key):
     app = make_console(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:

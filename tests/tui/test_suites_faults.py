@@ -6,6 +6,7 @@ from textual.widgets import Input, OptionList
 from spbench.engine import estimate
 from spbench.tui.suites.running.fault_dialog import FaultDialog
 from spbench.tui.suites.running.slow_case import ShortCaseDialog
+from spbench.tui.suites.tree import SuiteTree
 from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import SIZE, SUITE, open_suite, wait_for_cases
 
@@ -118,12 +119,26 @@ async def test_says_that_a_slight_slowdown_is_not_named(short_suite):
         assert "skew, at most 1.05" in " ".join(read_screen(app).split())
 
 
-async def test_opens_a_suite_before_a_fault_is_planted(suite):
+@pytest.mark.parametrize(
+    ("key", "next_step"),
+    [
+        ("f3", "select a case, then press F3"),
+        ("f4", "press F4 to add a case"),
+        ("D", "press Ctrl+D"),
+        ("f6", "select a case, then press F6"),
+        ("f7", "select a case, then press F7"),
+        ("f8", "select a case, then press F8"),
+    ],
+)
+async def test_key_of_a_case_opens_the_suite_under_the_cursor_first(suite, key, next_step):
     app = open_suite(suite, suite=None)
     async with app.run_test(size=SIZE) as pilot:
-        await wait_until(pilot, lambda: "made-up.yaml" in read_screen(app))
-        await app.screen.run_action("inject")
+        await wait_until(
+            pilot,
+            lambda: any(tree.selected_path is not None for tree in app.screen.query(SuiteTree)),
+        )
+        await pilot.press(key)
         await wait_for_cases(pilot)
         messages = [note.message for note in app._notifications]
-        assert any("select a case, then press F7" in message for message in messages)
+        assert any(f"is open: {next_step}" in message for message in messages)
         assert not app.screen.is_modal

@@ -33,11 +33,9 @@ from spbench.tui.suites.text_pane import TextPane
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.benchmark import Benchmark
 
-NO_SUITE = "no suite is open: open a file (F2), or start a new suite (Ctrl+N)"
-
 
 class CaseComposer:
-    """Dialogs that change the head or the cases of a text, called in workers.
+    """Dialogs that change the head or the cases of the open suite, called in workers.
 
     Args:
         pane: The pane with the text.
@@ -59,9 +57,7 @@ class CaseComposer:
         """Ask for a benchmark, show its form, and insert the case below the cursor's."""
         document = self._pane.document
         editor = self._pane.editor
-        if document is None:
-            self._show_error("no suite is open: open a file (F2), or start a new suite (Ctrl+N)")
-            return
+        assert document is not None  # the page opens one first
         text = editor.text
         line = editor.cursor_line
         suite = document.path.stem
@@ -102,9 +98,7 @@ class CaseComposer:
     async def edit_suite(self) -> None:
         """Edit name, description, defaults and launch settings of the suite in a form."""
         document = self._pane.document
-        if document is None:
-            self._show_error(NO_SUITE)
-            return
+        assert document is not None  # the page opens one first
         text = self._pane.editor.text
         try:
             draft = read_head(text)
@@ -148,9 +142,6 @@ class CaseComposer:
 
     async def remove(self) -> None:
         """Remove the case at the cursor after a question."""
-        if self._pane.document is None:
-            self._show_error(NO_SUITE)
-            return
         parsed = await self._pane.parse()
         # The text is read after the parsing, in which the user may type.
         editor = self._pane.editor

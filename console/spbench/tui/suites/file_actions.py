@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -30,6 +30,10 @@ from spbench_core.number_text import format_quantity
 RECOVER = "Recover"
 LATER = "Later"
 DISCARD = "Discard"
+NO_SUITE = "no suite is open: open a file (F2), or start a new suite (Ctrl+N)"
+
+Change = Callable[[], Awaitable[None]]
+"""A change of the text of the open suite, with its dialogs."""
 
 
 class FileActions:
@@ -72,6 +76,27 @@ class FileActions:
             self._page.show_error(str(error))
             return False
         return True
+
+    async def require_open(self, next_step: str) -> bool:
+        """Return whether a suite is open already; if not, open the file under the cursor.
+
+        Args:
+            next_step: The advice to show after a suite is opened.
+        """
+        if self._pane.document is not None:
+            return True
+        path = self._page.query_one(SuiteTree).selected_path
+        if path is None:
+            self._page.show_error(NO_SUITE)
+        elif await self.open(path):
+            message = f"{path.name} is open: {next_step}"
+            self._page.app.notify(message, timeout=10, markup=False)
+        return False
+
+    async def change_open(self, change: Change, next_step: str) -> None:
+        """Change the open suite; without one, open the file under the cursor instead."""
+        if await self.require_open(next_step):
+            await change()
 
     def _load_document(self, path: Path, listed: bool) -> SuiteDocument:
         """Return a file to edit; a shipped suite is copied into the console's folder."""

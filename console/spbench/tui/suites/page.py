@@ -24,7 +24,7 @@ from spbench.tui.suites.bindings import (
 )
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.document import SuiteDocument
-from spbench.tui.suites.file_actions import FileActions
+from spbench.tui.suites.file_actions import Change, FileActions
 from spbench.tui.suites.running.run_actions import RunActions
 from spbench.tui.suites.start.last_opened import find_last_suite
 from spbench.tui.suites.start.start_pane import StartPane
@@ -290,21 +290,24 @@ starts a run: use F5 and F6."""
 
         return CaseComposer(self.text_pane, self.show_error, lambda: self.cases_pane.selected_line)
 
+    def _change_suite(self, change: Change, next_step: str) -> None:
+        self.start_action(self._file_actions.change_open, change, next_step)
+
     def action_compose(self) -> None:
         """Add a case."""
-        self.start_action(self._composer.compose)
+        self._change_suite(self._composer.compose, "press F4 to add a case")
 
     def action_edit(self) -> None:
         """Edit the case at the cursor."""
-        self.start_action(self._composer.edit)
+        self._change_suite(self._composer.edit, "select a case, then press F3 to edit it")
 
     def action_edit_suite(self) -> None:
         """Edit name, description and defaults of the suite."""
-        self.start_action(self._composer.edit_suite)
+        self._change_suite(self._composer.edit_suite, "press Ctrl+D to edit its defaults")
 
     def action_remove(self) -> None:
         """Remove the case at the cursor."""
-        self.start_action(self._composer.remove)
+        self._change_suite(self._composer.remove, "select a case, then press F8 to delete it")
 
     def action_next_error(self) -> None:
         """Move the cursor of the text to its next error."""

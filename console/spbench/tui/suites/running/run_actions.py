@@ -59,7 +59,9 @@ class RunActions:
         return await self._file_actions.open(path)
 
     async def run_case(self) -> None:
-        """Run the selected case."""
+        """Run the selected case; without an open suite, open the selected file first."""
+        if not await self._file_actions.require_open("select a case, then press F6 to run it"):
+            return
         if await self._prepare_run() and (case := self._get_selected_case()):
             await self._start([case.id])
 
@@ -71,10 +73,9 @@ class RunActions:
         """
         from spbench.tui.suites.running.fault_dialog import FaultDialog
 
-        if self._pane.document is None:
-            if await self._open_selected_file():
-                message = "the suite is open: select a case, then press F7 to plant a fault"
-                self._page.app.notify(message, timeout=10, markup=False)
+        if not await self._file_actions.require_open(
+            "select a case, then press F7 to plant a fault"
+        ):
             return
         case = self._get_selected_case()
         if case is None:
