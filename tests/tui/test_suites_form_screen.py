@@ -10,7 +10,7 @@ from textual.message_pump import MessagePump
 from textual.widgets import Input
 
 from spbench.tui.chooser import Chooser
-from spbench.tui.form.field_row import TextRow
+from spbench.tui.form.field_row import TextRow, fit_clauses
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.editor import SuiteEditor
 from spbench.tui.suites.form.case_form import CaseForm
@@ -21,6 +21,7 @@ from spbench.tui.suites.page import SuitesPage
 from spbench.tui.widgets.text_box import LinesBox
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.parameters import Param
+from spbench_core.catalog.tiles import SLICE_METHOD
 from support.tui.app_driver import SIZES, post_keys, read_screen, wait_until
 from support.tui.suites_page import (
     FIRST_CASE_LINE,
@@ -117,6 +118,19 @@ async def test_narrow_form_gives_free_rows_to_the_fields(suite):
         await wait_until(pilot, lambda: form.query_one("#preview").size.height <= 2)
         assert form.query_one("#hint").size.height <= 2
         assert form.query_one("#fields").size.height >= 13
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (80, "vertical divides the width, horizontal the height, square (default) both"),
+        (60, "vertical divides the width, horizontal the height…"),
+        (30, "vertical divides the width…"),
+        (26, "vertical divides the…"),
+    ],
+)
+def test_shortened_description_ends_with_an_ellipsis(width, shown):
+    assert fit_clauses(SLICE_METHOD.help, width).rstrip() == shown
 
 
 async def test_row_has_texts_before_its_inputs_are_mounted(suite):

@@ -99,7 +99,7 @@ class FormRow(Widget):
             Content.styled(fit(f"{sign}{name}", NAME_WIDTH), "$text-primary"),
             Content(" " * (description_start - NAME_WIDTH)),
             Content.styled(
-                _fit_clauses(description, width - description_start), "$foreground-muted"
+                fit_clauses(description, width - description_start), "$foreground-muted"
             ),
         ]
         if self._error:
@@ -115,10 +115,12 @@ class FormRow(Widget):
         return max(end, NAME_WIDTH) + 1
 
 
-def _fit_clauses(text: str, width: int) -> str:
-    """Return a text in ``width`` cells, or its first clauses; the hint has all of it."""
-    while cell_width(text) > width and (ends := list(_CLAUSE_END.finditer(text))):
-        text = text[: ends[-1].start()]
+def fit_clauses(text: str, width: int) -> str:
+    """Return a text in ``width`` cells, or its first clauses and an ellipsis."""
+    clauses = text
+    while cell_width(text) > width and (ends := list(_CLAUSE_END.finditer(clauses))):
+        clauses = clauses[: ends[-1].start()]
+        text = f"{clauses}…"
     return _fit_words(text, width)
 
 
