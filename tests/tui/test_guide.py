@@ -135,7 +135,7 @@ async def test_palette_has_the_present_page_first(tmp_path, home):
         await wait_until(pilot, lambda: "c Compare" in read_screen(app))
         phrases = list_phrases(app)
         assert len(phrases) == len(set(phrases))
-        index_here = phrases.index("Compare the marked run with this one")
+        index_here = phrases.index("Compare the marked runs, or this one with another")
         general = phrases.index("Quit the console")
         other = phrases.index("Plan: write a suite that runs the plan")
         themes = phrases.index(f"Theme: {THEMES[0].name}")

@@ -190,7 +190,7 @@ async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypa
         record_synthetic_run(home, 6, 1.0, launches=5)
         page._poll_now()
         await wait_until(pilot, lambda: len(page._pane.shown) == 6)
-        assert page._pane.marked.startswith("20010105")
+        assert page._pane.marked[0].startswith("20010105")
 
 
 async def run_again(pilot, starts, day):
@@ -211,7 +211,9 @@ async def test_single_run_is_run_again_to_have_two(tmp_path, home, monkeypatch):
         monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
         await wait_for_run(pilot)
         await pilot.press("c")
-        await wait_until(pilot, lambda: "R runs other again." in read_screen(app))
+        await wait_until(
+            pilot, lambda: read_widget(app, "#compared-runs").endswith("R runs other again.")
+        )
         await run_again(pilot, starts, "20010104")
         assert starts[0][0][-2:] == ("--set", "repeat=5")
 
@@ -476,9 +478,9 @@ async def test_compares_with_the_previous_run_by_default(tmp_path, home):
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("space")
-        assert page._pane.marked == page._pane.selected_run().id
+        assert page._pane.marked == (page._pane.selected_run().id,)
         await pilot.press("space", "c")
-        assert page._pane.marked is None
+        assert page._pane.marked == ()
         await wait_for_comparison(pilot, "20010103", "20010105")
         reason = "Not judged, no valid result (check sum failed in a): made[width=2,mode=a]."
         assert reason in " ".join(read_widget(app, "#remarks").split())
@@ -495,7 +497,7 @@ async def test_compares_with_no_run_of_another_suite(tmp_path, home):
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await pilot.press("c")
-        await wait_until(pilot, lambda: "No earlier run of other; mark one" in read_screen(app))
+        await wait_until(pilot, lambda: "No earlier run of other; mark two" in read_screen(app))
 
 
 @pytest.mark.long

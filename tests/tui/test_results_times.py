@@ -200,8 +200,8 @@ async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):
         await pilot.press("end", "space", "up", "c")
         await wait_for_comparison(pilot, "20010101", "20010102")
         shutil.rmtree(home / "runs" / "20010101-083000-made-up")
-        await wait_until(pilot, lambda: page._pane.marked is None)
-        await wait_until(pilot, lambda: "No earlier run of made-up; mark" in read_screen(app))
+        await wait_until(pilot, lambda: page._pane.marked == ())
+        await wait_until(pilot, lambda: "No earlier run of made-up; mark two" in read_screen(app))
 
 
 async def test_marked_run_is_compared_with_an_earlier_one(tmp_path, home):
@@ -210,6 +210,30 @@ async def test_marked_run_is_compared_with_an_earlier_one(tmp_path, home):
         await wait_for_run(pilot)
         await pilot.press("space", "c")
         await wait_for_comparison(pilot, "20010102", "20010103")
+
+
+async def test_two_marked_runs_are_compared_wherever_the_cursor_is(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("space", "end", "space", "c")
+        await wait_for_comparison(pilot, "20010101", "20010103")
+        assert " a 2001-01-01" in read_screen(app)
+        assert " b 2001-01-03" in read_screen(app)
+        await pilot.press("up")
+        await wait_until(pilot, lambda: page._pane.selected_run().id.startswith("20010102"))
+        await pilot.press("space")  # the third mark replaces that of run a
+        await wait_for_comparison(pilot, "20010102", "20010103")
+        await pilot.press("space")
+        await wait_until(pilot, lambda: [run[:8] for run in page._pane.marked] == ["20010103"])
+
+
+async def test_advises_a_second_mark_for_the_marked_run(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await pilot.press("end", "space", "c")
+        await wait_until(pilot, lambda: "mark another run with space" in read_screen(app))
 
 
 async def test_details_of_a_run_use_a_large_screen(tmp_path, home):

@@ -77,8 +77,8 @@ Parameters such as iterations are in params. A benchmark ignores those that it d
     Topic(
         "compare runs, or a run with a baseline",
         """\
-On the Results page, c compares the selected run with the one before it. To choose the other run,
-mark it with space first.
+On the Results page, c compares the selected run with the one before it. To choose the runs, mark
+two with space first: a is the older one, b the newer one.
 
 B keeps the selected run as a baseline under a name, and b compares a run with a baseline. A case is
 better or worse only if its difference is larger than that of earlier runs.

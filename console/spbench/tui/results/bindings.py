@@ -31,7 +31,7 @@ FOOTER = (
 RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.open", "o", "open", "Open", "Show the run on the Run page"),
     make_binding(
-        "results.mark", "space", "mark", "Mark", "Mark the run to compare with", show=True
+        "results.mark", "space", "mark", "Mark", "Mark a run, or two, to compare them", show=True
     ),
     make_binding("results.view", "v", "view", "View", "Show the next view", show=True),
     make_binding("results.filter", "slash", "filter", "Filter", "Filter the runs", show=True),
@@ -39,7 +39,11 @@ RESULTS_BINDINGS: list[BindingType] = [
         "results.export", "e", "export", "Export", "Write what is shown to a file", show=True
     ),
     make_binding(
-        "results.compare", "c", "compare", "Compare", "Compare the marked run with this one"
+        "results.compare",
+        "c",
+        "compare",
+        "Compare",
+        "Compare the marked runs, or this one with another",
     ),
     make_binding(
         "results.all", "A", "all_metrics", "All metrics", "Compare all metrics, or the times"

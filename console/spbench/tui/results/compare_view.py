@@ -62,9 +62,7 @@ _LARGE_FACTOR = 2
 """The ratio from which the reason why a case is not judged names it."""
 MIN_HEIGHT_WITH_CHART = 26
 """Lines of the view from which the chart is below the table."""
-NO_COMPARISON = (
-    "Nothing to compare with: mark one run with space, it is a; the run under the cursor is b."
-)
+NO_COMPARISON = "Nothing to compare with: mark two runs with space."
 
 
 class CompareRows:
@@ -168,8 +166,9 @@ class CompareView(Vertical):
     """The ratio of the times of each case, and which run is better."""
 
     HELP: ClassVar[str] = """\
-Two runs side by side. Run a is the marked run (space), else the earlier run of the same
-suite that shares the most cases, without planted faults if possible. Run b is under the cursor.
+Two runs side by side. If two runs are marked (space), a is the older one and b the newer one. Else
+b is the run under the cursor, and a is the marked run, or without a mark the earlier run of the
+same suite that shares the most cases, without planted faults if possible.
 There is one row for each case: its time (slowest rank, median over iterations), the ratio b/a, and
 the 95 % interval of the ratio. A shows all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged

@@ -47,6 +47,8 @@ TALL_HEIGHT = 40
 """Lines from which the panes are higher."""
 _CASE_VIEWS = (View.TIMES, View.RUNS, View.PARAMETER)
 """The views of one case, which change with the cursor of the cases."""
+_COMPARING_VIEWS = (View.COMPARE, View.TIMES, View.PARAMETER)
+"""The views of two runs."""
 _WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-side-by-side")]
 _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (TALL_HEIGHT, "-tall")]
 
@@ -131,7 +133,7 @@ both, a metric over runs, a metric over a swept parameter."""
             self._runs = runs
             self._pane.show_runs(runs, baselines)
         other_may_be_deleted = is_changed and self._view in (View.COMPARE, View.TIMES)
-        if other_may_be_deleted or self._loader.needs(self._pane.selected_run()):
+        if other_may_be_deleted or self._loader.needs(self._find_shown_run()):
             self._reload()
         table = self._pane.table
         await self._case_counter.count(self._pane.shown, table.visible_keys, table.update_rows)
@@ -160,15 +162,22 @@ both, a metric over runs, a metric over a swept parameter."""
     async def _reload(self) -> None:
         """Load and show the view, unless the cursor moves on before."""
         await asyncio.sleep(self.load_delay_seconds)
-        run = self._pane.selected_run()
+        run = self._find_shown_run()
         await self._loader.load(None if run is None else self._build_request(run))
         if run is not None:
             self._pane.show_details(self._views.cases.run)
             self._pane.table.update_rows()
 
+    def _find_shown_run(self) -> RunSummary | None:
+        """Return the run of the view: the second marked one, or the one under the cursor."""
+        marked = self._pane.marked
+        if len(marked) > 1 and self._view in _COMPARING_VIEWS and self._baseline is None:
+            return next((run for run in self._runs if run.id == marked[1]), None)
+        return self._pane.selected_run()
+
     def _build_request(self, run: RunSummary) -> ViewRequest:
         pane = self._pane
-        marked = next((other for other in self._runs if other.id == pane.marked), None)
+        marked = next((other for other in self._runs if other.id in pane.marked[:1]), None)
         history = select_history(pane.shown, run.suite)
         return ViewRequest(self._view, run, self._runs, pane.marks, marked, history, self._baseline)
 
@@ -259,11 +268,11 @@ both, a metric over runs, a metric over a swept parameter."""
         return run
 
     def action_mark(self) -> None:
-        """Mark the run as run a, or remove the mark."""
+        """Mark the run for a comparison, or remove the mark."""
         run = self._get_selected_run()
         if run:
             self._baseline = None
-            self._pane.mark(None if run.id == self._pane.marked else run.id)
+            self._pane.toggle_mark(run.id)
             self._reload()
 
     def action_filter(self) -> None:

@@ -40,6 +40,7 @@ class RunRows:
 
     Attributes:
         has_marks: Whether a run has a mark, so that there is a column for them.
+        compared: The ids of the runs chosen for a comparison: none, run a, or runs a and b.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class RunRows:
         self._baselines: Mapping[str, str] = {}
         self.has_marks = False
         self.marks_format = MarksFormat.FULL
-        self.marked: str | None = None
+        self.compared: tuple[str, ...] = ()
 
     def show(
         self,
@@ -89,7 +90,7 @@ class RunRows:
             self._names[run.id],
             self._format_duration(run),
             self._count_passed(run.id),
-            run.id == self.marked,
+            self._get_side(run),
             self._marks.get(run.id),
             self._baselines.get(run.id),
             self.marks_format,
@@ -99,7 +100,7 @@ class RunRows:
         """Return the cells of a run."""
         run = self._runs[key]
         return (
-            TableCell("a" if run.id == self.marked else "", "accent"),
+            TableCell(self._get_side(run), "accent"),
             self._names[run.id],
             run.suite,
             make_status_cell(run.status, self._describe_status(run)),
@@ -113,7 +114,7 @@ class RunRows:
         """Return the sort key of a run."""
         run = self._runs[key]
         value_by_column = {
-            "mark": run.id == self.marked,
+            "mark": self._get_side(run) or None,
             "marks": format_marks(self.get_marks(run.id)) or None,
             "started": run.started,
             "duration": run.duration_s,
@@ -137,6 +138,10 @@ class RunRows:
         marks_differ = any(mark is not RunMark.BATCH for mark in self.get_marks(run.id))
         style = "slow" if marks_differ else "accent"
         return [TableCell(text, style if text else "")]  # an empty cell is not underlined
+
+    def _get_side(self, run: RunSummary) -> str:
+        """Return ``a`` or ``b`` for a run chosen for a comparison, or nothing."""
+        return "ab"[self.compared.index(run.id)] if run.id in self.compared else ""
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
         """Return a key that sorts runs with the most failed cases first."""

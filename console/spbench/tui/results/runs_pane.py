@@ -66,7 +66,8 @@ baseline: one was made of it.
 A run is shown if its id, suite, status, host, marks or note have all words of the filter.
 suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine,
 mark:versions and mark:batch select exactly these, and since:2026-11-01 runs from that day on. Space
-marks a run as a; it is compared with the one under the cursor, b. Below are facts on that run."""
+marks a run as a, to compare it with the one under the cursor. With a second mark, c compares the
+marked runs: a is the older one, b the newer one. Below are facts on the run under the cursor."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
     RunsPane { width: 38%; min-width: 48; height: 1fr; }
@@ -103,17 +104,22 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
         yield Static("", id="details", markup=False)
 
     @property
-    def marked(self) -> str | None:
-        """The id of the marked run (run a); None if no run is marked."""
-        return self._rows.marked
+    def marked(self) -> tuple[str, ...]:
+        """The ids of the marked runs: none, run a, or runs a and b."""
+        return self._rows.compared
 
-    def mark(self, run_id: str | None) -> None:
-        """Mark a run as run a; None removes the mark."""
-        self._rows.marked = run_id
+    def toggle_mark(self, run_id: str) -> None:
+        """Mark a run, or remove its mark; a third mark replaces that of run a."""
+        if run_id in self.marked:
+            self._rows.compared = tuple(other for other in self.marked if other != run_id)
+        else:
+            chosen = {*self.marked[-1:], run_id}
+            newest_first = [run.id for run in self._all if run.id in chosen]
+            self._rows.compared = tuple(reversed(newest_first))
         self.table.update_rows()
 
     def await_run(self, repetition: Repetition) -> None:
-        """Mark the next new run as run a, or move the cursor to it."""
+        """Let the next new run be the side of the comparison that was run again."""
         self._awaited = repetition
 
     def selected_run(self) -> RunSummary | None:
@@ -128,12 +134,14 @@ marks a run as a; it is compared with the one under the cursor, b. Below are fac
         if self._awaited is not None and has_new_run:
             is_on_newest = not self._awaited.becomes_a
             if self._awaited.becomes_a:
-                self._rows.marked = runs[0].id
+                self._rows.compared = (runs[0].id, *self.marked[1:])
+            elif self.marked[1:]:
+                self._rows.compared = (self.marked[0], runs[0].id)
             self._awaited = None
         self._all = runs
         self.baselines = baselines
-        if self.marked is not None and all(run.id != self.marked for run in runs):
-            self._rows.marked = None  # it was deleted
+        existing = {run.id for run in runs} if self.marked else set()
+        self._rows.compared = tuple(id_ for id_ in self.marked if id_ in existing)
         self._select(self.query_one(Input).value)
         if is_on_newest and self.shown:
             self.table.move_to(self.shown[0].id)

@@ -37,7 +37,7 @@ class ViewRequest:
     """A view, and the runs that it shows.
 
     Attributes:
-        run: The run under the cursor.
+        run: The run of the view, which is run b of a comparison.
         runs: All runs, the newest first.
         marks: The marks of all runs.
         marked: The marked run (run a); None compares with the previous run.
@@ -62,7 +62,9 @@ class ViewRequest:
             reason = f"No earlier run of {suite} has a case of this run"
         else:
             reason = f"No earlier run of {suite}"
-        advice = "mark one with space: it is a, the run under the cursor is b"
+        advice = "mark two runs with space to compare them"
+        if self.marked is not None:
+            advice = "mark another run with space to compare it with this one"
         return f"{reason}; {advice}. R runs {suite} again."
 
 
