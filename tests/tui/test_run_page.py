@@ -39,9 +39,9 @@ NARROW = (80, 24)
 MEDIUM_SIZE = (120, 40)
 WIDE = (200, 60)
 WARPS = make.describe_metric("warps", "1/s", "higher", "min")
-SLOWEST = "Histogram: time of the slowest rank"
-SMALLEST = "Histogram: warps, smallest of all ranks"
-SMALLEST_BY_ITERATION = "By iteration: warps, smallest of all ranks"
+SLOWEST = "Histogram of warp: time of the slowest rank"
+SMALLEST = "Histogram of warp: warps, smallest of all ranks"
+SMALLEST_BY_ITERATION = "Iterations of warp: warps, smallest of all ranks"
 """Titles of the charts of all ranks."""
 HOSTS = ("node01", "node01", "node02", "node03")
 
@@ -159,6 +159,10 @@ class WatchedRun:
 
     def title(self, pane):
         return self.page.query_one(f"#{pane}-pane")._border_title.plain
+
+    @property
+    def histogram_title(self):
+        return self.title(self.histogram.id)
 
     def remark(self, pane):
         return self.page.query_one(f"#{pane}-pane")._border_subtitle.plain
@@ -486,7 +490,7 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
         assert run.row(3)[7] == "6.10 ms"
         assert run.histogram._counts == counts
         await run.press("down")
-        await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 1")
+        await run.wait_until(lambda: run.histogram_title == "Histogram of warp: time of rank 1")
         await run.press("escape", "space")
         await run.wait_until(lambda: run.row(3)[7] == "50.0 ms")
         await run.wait_until(lambda: sum(run.histogram._counts) == 11)
@@ -588,7 +592,7 @@ async def test_wide_screen_shows_all_important_columns(open_run, size):
 
 async def test_wide_screen_has_charts_instead_of_empty_panes(open_run):
     async with open_run((200, 60), make_running_events()) as run:
-        await run.wait_for_texts("6.10", "Histogram: time of the slowest rank")
+        await run.wait_for_texts("6.10", "Histogram of warp: time of the slowest rank")
         await run.wait_until(lambda: run.histogram.id == "left-histogram")
         findings = run.page.query_one("#findings-pane")
         await run.wait_until(lambda: findings.size.height <= 8)
@@ -890,11 +894,11 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         line = run.page.query_one(TimelineChart)
         await run.wait_until(lambda: line._values == [6.0, 6.2])
         await run.press("down", "down")
-        await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 2")
+        await run.wait_until(lambda: run.histogram_title == "Histogram of warp: time of rank 2")
         await run.wait_until(lambda: line._values == [2.1, 2.0])
         await run.press("m")
         await run.wait_until(
-            lambda: run.title("timeline") == "By iteration: warps of rank 2, in 1/s"
+            lambda: run.title("timeline") == "Iterations of warp: warps of rank 2, in 1/s"
         )
         await run.wait_until(
             lambda: (line._values, line._unit, line._better) == ([11, 11], "1/s", "higher")
@@ -908,7 +912,7 @@ async def test_charts_follow_the_selected_rank_and_metric(open_run):
         await run.focus("ranks")
         await run.press("end")
         await run.wait_until(lambda: run.table("ranks").cursor_key == 3)
-        await run.wait_until(lambda: run.title(run.histogram.id) == "Histogram: time of rank 3")
+        await run.wait_until(lambda: run.histogram_title == "Histogram of warp: time of rank 3")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -1156,6 +1160,60 @@ async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
         await run.wait_for_texts("waiting 1/3", "1/3 repeats")
         assert "node09" not in read_screen(run.app)  # a rank of the next launch
         await run.wait_until(lambda: "no samples" not in read_screen(run.app))
+
+
+async def test_all_panes_change_to_a_new_case_in_one_tick(open_run, monkeypatch):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: run.title(run.histogram.id) == SLOWEST)
+        page = run.page
+        feed = page.presenter.selection.feed
+        monkeypatch.setattr(page, "_tick", lambda: None)
+        monkeypatch.setattr(page, "refresh_page", lambda: None)
+        events = [
+            *make_case_end(),
+            *(make.rank_event("case_start", rank, case="next") for rank in range(4)),
+            *make_samples([[50.0] * 9] * 4, case="next"),
+        ]
+        count = feed.event_count + len(events)
+        run.source.send(*events)
+        await run.wait_until(lambda: feed.event_count == count)
+        type(page).refresh_page(page)
+        titles = [run.title(name) for name in ("ranks", run.histogram.id, "timeline")]
+        assert titles == [
+            "Ranks of next",
+            "Histogram of next: time of the slowest rank",
+            "Iterations of next: slowest rank, in ms",
+        ]
+        rows = page.presenter.selection.cases
+        assert [rows.get(case).status for case in ("warp", "next")] == ["failed", "running"]
+        assert run.table("cases").cursor_key == "next"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_charts_of_the_previous_run_are_emptied(open_run, tmp_path, size):
+    async with open_run(size, make_running_events()) as run:
+        charts = [*run.page.query(HistogramChart), run.page.query_one(TimelineChart)]
+        await run.wait_until(lambda: any(chart.count_stops() for chart in charts))
+        run.page.presenter.update_all()
+        folder = RunFolder(tmp_path / "home" / "runs" / "other")
+        run.app.context.watch_run(folder, ScriptedSource(folder, []))
+        run.page.refresh_page()
+        assert not any(chart.count_stops() for chart in charts)
+
+
+async def test_hidden_charts_are_emptied_for_another_case(open_run):
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: run.title(run.histogram.id) == SLOWEST)
+        chart = run.page.query_one(TimelineChart)
+        run.page.query_one("#lower").display = False
+        await run.wait_until(lambda: not chart.is_on_screen)
+        run.source.send(
+            *make_case_end(),
+            *(make.rank_event("case_start", rank, case="next") for rank in range(4)),
+            *make_samples([[50.0] * 9] * 4, case="next"),
+        )
+        await run.wait_until(lambda: run.title("ranks") == "Ranks of next")
+        assert not chart.count_stops()
 
 
 async def test_selection_during_an_update_is_kept(open_run):

@@ -96,10 +96,10 @@ class Page(Screen[None]):
     def _tick(self) -> None:
         if not (self.is_current and self.is_mounted and self.app.is_running):
             return
+        self.refresh_page()
         titles = dict(self.context.titles)
         location = (titles.get(self.NAME, ""), *filter(None, self.describe_location()))
         self.query_one(TabBar).show(self._format_status(), location)
-        self.refresh_page()
         self._update_offers()
 
     def _update_offers(self) -> None:

@@ -78,12 +78,13 @@ class RunPresenter:
         self._last_tick = 0.0
         self._ranks_due = 0.0
         self._case = selection.case
+        self._progress: object = None
         self._outcome_shown = False
         self._first_case = ""
         self._has_had_samples = False
         self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
-        charts = [partial(self._show_chart, pane) for pane in panes]
+        charts = [partial(selection.update_chart, pane) for pane in panes]
         self._rank_parts: list[_Update] = [*charts, self._show_strip]
         self._parts = deque(
             [
@@ -109,6 +110,8 @@ class RunPresenter:
         self.gpus = body.query_one("#gpus", LineTable)
         self.gpus.set_rows(GpuRows(selection.feed.state.gpu_loads))
         self.cursors.set_rows(self.ranks, self._source, self._source.columns)
+        for show_chart in charts:
+            show_chart()  # they have the samples of the run that was shown before
 
     def tick(self) -> None:
         """Update the ranks and a share of the other parts, if there were recent changes."""
@@ -123,12 +126,10 @@ class RunPresenter:
             self._version = feed.version
             self.stay_active()
 
-        if self.selection.case is not self._case and not self.paused:
-            # Charts and strip have to change in the same tick as the title of the ranks.
-            self._case = self.selection.case
-            self._ranks_due = 0.0
-            self._requested.update(self._rank_parts)
-            self._update_parts(len(self._rank_parts))
+        outdated_parts = self._list_outdated_parts()
+        if outdated_parts:
+            self._requested.update(outdated_parts)
+            self._update_parts(len(self._requested))
         elif now <= self._active_until:
             share = round(len(self._parts) * elapsed / SLOW_INTERVAL)
             self._update_parts(max(1, min(share, len(self._parts))))
@@ -136,6 +137,21 @@ class RunPresenter:
             # If ticks are far apart, some parts had no update since the last change.
             self._settled = True
             self._update_parts(len(self._parts))
+
+    def _list_outdated_parts(self) -> list[_Update]:
+        """Return the parts that have to change in the same tick as headline and ranks."""
+        selection = self.selection
+        parts: list[_Update] = []
+        if selection.case is not self._case and not self.paused:
+            self._case = selection.case
+            self._ranks_due = 0.0
+            parts += self._rank_parts
+        running = selection.running_case
+        progress = None if running is None else (running.id, running.status)
+        if progress != self._progress:
+            self._progress = progress
+            parts.append(self._show_cases)
+        return parts
 
     def stay_active(self) -> None:
         """Continue updates for a while, with a last update of all parts."""
@@ -190,6 +206,7 @@ class RunPresenter:
         if notable is not None and selection.follows_running and selection.rank is None:
             selection.choose(notable)
             self._first_case = notable if selection.has_problem() else ""
+        self._show_findings()  # first, since the first problem changes the panel
         # The logs have the traceback of a case that failed before its first sample.
         shows_logs = selection.metric is None and bool(selection.feed.logs)
         self._body.suggest_findings(Panel.LOGS if shows_logs else None)
@@ -325,16 +342,6 @@ class RunPresenter:
         if culprit is not None and self.cursors.is_untouched(self.ranks):
             self._culprit_case = case
             self.cursors.move(self.ranks, culprit)
-
-    def _show_chart(self, pane: ChartPane) -> None:
-        samples = self.selection.samples()
-        metric = self.selection.metric
-        if not pane.is_on_screen:
-            return
-        if samples is None or metric is None:
-            pane.clear(self.selection.describe_missing_samples())
-        else:
-            pane.show(samples, metric, self.selection.rank)
 
     def _show_logs(self) -> None:
         view = self._body.query_one(LogView)

@@ -19,6 +19,7 @@ from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.findings import RunFindings
 from spbench.tui.run.panels import Panel
 from spbench.tui.run.panes.charts import (
+    ChartPane,
     MetricSamples,
     SamplesCache,
     compute_case_bars,
@@ -153,6 +154,19 @@ class RunSelection:
         if case is None or metric is None:
             return None
         return self._samples_cache.get(case, metric, self.rank)
+
+    def update_chart(self, pane: ChartPane) -> None:
+        """Show the samples in a chart; a hidden one is only emptied for another case."""
+        samples = self.samples()
+        metric = self.metric
+        if not pane.is_on_screen:
+            # When it becomes visible, the first frame must not show the other case.
+            if pane.case is not None and pane.case is not self.case:
+                pane.clear("no samples so far")
+        elif samples is None or metric is None:
+            pane.clear(self.describe_missing_samples())
+        else:
+            pane.show(samples, metric, self.rank)
 
     def list_hosts(self) -> list[str]:
         """Return the hosts of the run, ``node10`` after ``node9``."""

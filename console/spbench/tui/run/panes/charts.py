@@ -71,7 +71,13 @@ class SamplesCache:
 
 
 class ChartPane(Pane):
-    """A chart of a metric in a frame."""
+    """A chart of a metric in a frame.
+
+    Attributes:
+        case: The case with the samples that are shown; None without samples.
+    """
+
+    case: CaseState | None = None
 
     @abstractmethod
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
@@ -96,8 +102,10 @@ class HistogramPane(ChartPane):
         if not live:
             self.clear("no samples")
             return
+        self.case = samples.case
         unit = samples.case.identity.metrics[metric].unit
-        self.set_title(f"Histogram: {describe_samples(samples.case, metric, rank)}")
+        subject = describe_samples(samples.case, metric, rank)
+        self.set_title(f"Histogram of {samples.case.id}: {subject}")
         if len(live) < MIN_SAMPLES_FOR_BARS:
             edges = (live.values.smallest, live.values.largest)
             chart.update(edges, (len(live),), unit, few=list(live.values))
@@ -122,6 +130,7 @@ class HistogramPane(ChartPane):
         )
 
     def clear(self, reason: str) -> None:
+        self.case = None
         self.set_title("Samples")
         chart = self.query_one(HistogramChart)
         if chart.count_stops() or chart.empty_text != reason:
@@ -137,6 +146,7 @@ class TimelinePane(ChartPane):
 
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples, iteration by iteration."""
+        self.case = samples.case
         chart = self.query_one(TimelineChart)
         spec = samples.case.identity.metrics[metric]
         values = samples.timeline.points(max(16, 2 * chart.size.width))
@@ -161,9 +171,10 @@ class TimelinePane(ChartPane):
         subject = describe_samples(samples.case, metric, rank)
         # Half a medium screen is narrow; the histogram next to it has the full name.
         short_subject = subject.removeprefix("time of the ")
-        self.set_title(f"By {x_name}: {short_subject}{unit}")
+        self.set_title(f"{x_name.title()}s of {samples.case.id}: {short_subject}{unit}")
 
     def clear(self, reason: str) -> None:
+        self.case = None
         self.set_title("Time line")
         chart = self.query_one(TimelineChart)
         if chart.count_stops() or chart.empty_text != reason:
