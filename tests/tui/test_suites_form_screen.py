@@ -120,6 +120,20 @@ async def test_narrow_form_gives_free_rows_to_the_fields(suite):
         assert form.query_one("#fields").size.height >= 13
 
 
+async def test_list_of_choices_begins_with_the_present_one(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_exchange_form(pilot)
+        row = await fill(pilot, "slice_method", "square")
+        row.query_one(Input).focus()
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        await wait_until(pilot, lambda: "the present one" in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, CaseForm))
+        assert row.text == "square"
+
+
 @pytest.mark.parametrize(
     ("width", "shown"),
     [
@@ -184,6 +198,7 @@ async def test_form_shows_errors_of_the_loader_and_writes_none(suite):
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: app.focused is row.query_one(Input))
         assert isinstance(app.screen, CaseForm)
+        await wait_until(pilot, lambda: "✗ 1 field is wrong: halo_len" in read_screen(app))
         assert list_messages(app) == []  # messages would cover the buttons
         await fill(pilot, "halo_len", "1")
         await fill(pilot, "name", "second")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual import events, work
@@ -22,6 +22,7 @@ from spbench.tui.form.row_list import RowList
 from spbench.tui.form.search_bar import SearchBar
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.widgets.glyphs import PROBLEM_SIGN
+from spbench_core.number_text import format_quantity
 
 PREVIEW_DELAY = 0.12
 """Time without a key until the preview is updated, in seconds."""
@@ -103,6 +104,7 @@ class FieldForm(Modal[Answer | None]):
         self._submit_label = submit_label
         self._preview_timer: Timer | None = None
         self._last_row: FormRow | None = None
+        self._problems: Sequence[str] = ()
         self._initial_texts = FormTexts({})
 
     @abstractmethod
@@ -201,7 +203,8 @@ class FieldForm(Modal[Answer | None]):
 
     def show_problems(self, problems: Iterable[str]) -> None:
         """Show the errors in the texts."""
-        lines = "\n".join(f"{PROBLEM_SIGN} {problem}" for problem in problems)
+        self._problems = tuple(problems)
+        lines = "\n".join(f"{PROBLEM_SIGN} {problem}" for problem in self._problems)
         self.show_message(lines, wrong=True)
 
     def show_message(self, message: str, *, wrong: bool = False, warned: bool = False) -> None:
@@ -227,9 +230,21 @@ class FieldForm(Modal[Answer | None]):
         answer = await self.show_outcome()
         if answer is not None:
             self.dismiss(answer)
-        elif wrong := self.query("FormRow.wrong"):
+            return
+        wrong_rows = [row for row in self.row_list.rows if row.has_class("wrong")]
+        self._report_rejection(wrong_rows)
+        if wrong_rows:
             self.query_one(SearchBar).close()  # the search may hide the field
-            self.call_after_refresh(wrong.first().query("Input, TextArea").first().focus)
+            self.call_after_refresh(wrong_rows[0].query("Input, TextArea").first().focus)
+
+    def _report_rejection(self, wrong_rows: Sequence[FormRow]) -> None:
+        """Show why the texts are rejected; a notification would cover the buttons."""
+        reason = f"{self._submit_label} needs a correction"
+        if wrong_rows:
+            verb = "is" if len(wrong_rows) == 1 else "are"
+            names = ", ".join(filter(None, (row.name_text for row in wrong_rows)))
+            reason = f"{format_quantity(len(wrong_rows), 'field')} {verb} wrong: {names}"
+        self.show_problems([reason, *self._problems])
 
     @work(exclusive=True, group="leave")
     async def action_leave(self) -> None:
@@ -259,8 +274,9 @@ class FieldForm(Modal[Answer | None]):
         if not choices:
             self.app.notify("this field has no choices: type its value", timeout=4)
             return
-        chooser = Chooser(row.title, [Choice(name, "") for name in choices])
-        chosen = await self.app.push_screen_wait(chooser)
+        present = [Choice(name, "the present one") for name in choices if name == box.value]
+        others = [Choice(name, "") for name in choices if name != box.value]
+        chosen = await self.app.push_screen_wait(Chooser(row.title, [*present, *others]))
         if chosen is not None:
             box.value = chosen
             box.cursor_position = len(chosen)
