@@ -1472,6 +1472,33 @@ async def test_cancel_asks_and_reports_errors(open_run, monkeypatch):
         await run.wait_for_texts("cancel it there")
 
 
+async def test_run_can_be_cancelled_before_the_page_shows_it(open_run, tmp_path, monkeypatch):
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        await run.wait_for_texts("1/1 passed")
+        monkeypatch.setattr(run.page, "refresh_page", lambda: None)
+        folder = RunFolder(tmp_path / "home" / "runs" / "just-started")
+        run.app.context.watch_run(folder, ScriptedSource(folder, []))
+        await run.press("x")
+        await run.wait_for_texts("Cancel the run just-started?")
+        await run.press("escape")
+        run.page._close()
+        await run.press("x")
+        await run.wait_for_texts("Cancel the run just-started?")
+        await run.press("escape")
+
+
+async def test_details_of_a_rank_explain_their_values(open_run):
+    async with open_run(NARROW, make_running_events()) as run:
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.focus("ranks")
+        await run.press("enter")
+        await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+        parts = dict(run.app.screen._lines)["parts"]
+        assert parts == "none: warp.drive measures only whole iterations"
+        await run.press("f1")
+        await run.wait_for_texts("skew: its own time")
+
+
 async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatch, tmp_path):
     requested_folders = []
     starts = []

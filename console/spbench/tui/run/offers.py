@@ -25,20 +25,28 @@ def is_possible(
         context: The context, which may start a run.
         can_rerun: Whether the suite of the shown run exists.
     """
-    is_starting = context.starting_since is not None
     if action == "watch":
         return context.can_watch
-    if action == "cancel" and is_starting:
-        return True
+    if action == "cancel":
+        return can_cancel(context)
     if selection is None:
         return action not in RUN_ACTIONS
     if action == "play":
         return selection.replay is not None and parameters == (not selection.replay.playing,)
     if action in REPLAY_ACTIONS:
         return selection.replay is not None
-    if action == "cancel":
-        return context.is_run_active() and selection.feed.remote_host is None
     return action != "again" or can_rerun or context.start_failure is not None
+
+
+def can_cancel(context: ConsoleContext) -> bool:
+    """Return whether a run is being started, or the watched one runs on this machine.
+
+    The page shows a started run only in its next tick.
+    """
+    if context.starting_since is not None:
+        return True
+    feed = context.feed
+    return feed is not None and context.is_run_active() and feed.remote_host is None
 
 
 def can_rerun_failed(feed: Feed) -> bool:

@@ -259,8 +259,8 @@ class RunPage(Page):
         """Cancel the run after a question, or one that is just being started."""
         if self.context.starting_since is not None:
             self.context.cancel_start()
-        else:
-            self._control.cancel(self._selection.feed.folder)
+        elif self.context.feed is not None:  # the page may still show the previous run
+            self._control.cancel(self.context.feed.folder)
 
     def action_watch(self) -> None:
         """Watch the running run that the user did not want to watch."""
