@@ -46,6 +46,11 @@ Line = tuple[str, str]
 class DetailsScreen(Modal[None]):
     """A dialog with titles and texts, then bars, then verbatim output."""
 
+    HELP = """\
+reference: simpler operations with the same work, in the same job. efficiency: reference / time.
+expected: a limit of the suite, and the value that was measured.
+The bars show the parts of an iteration, of all ranks and of single ranks.
+If the case failed, the output of its job is at the end."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "app.pop_screen", "Close", id="details.close"),
         Binding("y", "copy", "Copy", id="details.copy", tooltip="Copy it all"),

@@ -32,6 +32,19 @@ from spbench_core.events.statuses import CheckOutcome, RankStatus
 from spbench_core.number_text import format_quantity
 
 
+class RankDetailsScreen(DetailsScreen):
+    """The details of a rank."""
+
+    HELP = """\
+time: the times of the rank in this case; p95: 95 of 100 iterations were as fast or faster.
+waits: time in which the rank waited for others; without it, its own work is left.
+skew: its own time over that of the typical rank with the same work; 1x is typical.
+waits for: the slow rank that this one has to wait for.
+place: its coordinates in the layout of the case, such as its stage or tile.
+mean step: the mean time of an iteration, then its parts and their shares, as in the bars.
+check: the largest error of each check and its tolerance."""
+
+
 def describe_process(facts: RankFacts) -> str:
     """Return the id of a rank's process and, if known, its number of threads."""
     if facts.threads is None:
@@ -39,7 +52,7 @@ def describe_process(facts: RankFacts) -> str:
     return f"{facts.pid}, {format_quantity(facts.threads, 'thread')}"
 
 
-def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
+def build_rank_details(selection: RunSelection, rank: int) -> RankDetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
     live = selection.feed.state.ranks.get(rank) if case is selection.feed.rows.case else None
@@ -48,7 +61,7 @@ def build_rank_details(selection: RunSelection, rank: int) -> DetailsScreen:
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
     output = read_failure_output(selection.feed, case, traceback)
     lines = list(_list_rank_lines(selection.feed, case, rank, live))
-    return DetailsScreen(f"rank {rank}", lines, bars, output)
+    return RankDetailsScreen(f"rank {rank}", lines, bars, output)
 
 
 def _list_rank_lines(
@@ -79,6 +92,8 @@ def _list_rank_lines(
             for (repeat, checked_rank), check in sorted(results.items()):
                 if checked_rank == rank:
                     yield "check", f"{name}, repeat {repeat}: {_describe_check(check)}"
+        if not any(metric.part_of for metric in case.identity.metrics.values()):
+            yield "parts", f"none: {case.identity.benchmark} measures only whole iterations"
         for share in compute_all_shares(case, rank):
             yield share.title, format_value(share.mean, share.unit)
             for name, text in share.list_times():
