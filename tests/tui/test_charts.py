@@ -101,7 +101,7 @@ async def test_few_ranks_have_only_a_text():
         assert render_lines(strip)[:2] == ["2 ranks, rank 1 is slow", ""]
         strip.update([1.0, 2.0], (), 1, "rank 1 is slow")
         await pilot.pause()
-        assert render_lines(strip)[:2] == ["rank 1, 2.00x as slow as the median rank", ""]
+        assert render_lines(strip)[:2] == ["rank 1, 2.00x the time of the median rank", ""]
         assert not strip.can_focus
         strip.update([1.0] * 9, (), None)
         assert strip.can_focus
@@ -141,11 +141,11 @@ async def test_cell_of_many_ranks_shows_the_worst():
         assert strip_text.count("░") == math.ceil(4096 / ranks_per_cell) - 3
         await pilot.hover(RankStrip, offset=(2000 // ranks_per_cell, 0))
         assert str(strip.tooltip).startswith(
-            "rank 2001, 3.00x as slow as the median rank, of ranks "
+            "rank 2001, 3.00x the time of the median rank, of ranks "
         )
         await pilot.click(RankStrip, offset=(2000 // ranks_per_cell, 0))
         assert app.messages == [2001]
-        assert read_caption(strip).startswith("rank 2001, 3.00x as slow as")
+        assert read_caption(strip).startswith("rank 2001, 3.00x the time of")
 
 
 async def test_selection_survives_a_resize():

@@ -890,7 +890,7 @@ async def test_shows_each_finding_once_and_reasons_per_case(tmp_path):
         assert not any(finding in remarks for finding in findings)
         await pilot.press("tab", "enter")
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
-        await wait_until(pilot, lambda: "rank 1 on node01 is 3.00x as slow" in read_screen(app))
+        await wait_until(pilot, lambda: "rank 1 on node01 takes 3.00x the time" in read_screen(app))
         assert "≈ noisy: the hypervisor of node01 gave 50 %" in read_screen(app)
 
 

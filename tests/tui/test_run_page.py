@@ -273,10 +273,12 @@ async def test_slow_rank_is_reported_with_its_ratio(open_run):
             run.source.send(*batch)
             await run.wait_until(lambda: run.source._batches.empty())
             await run.pilot.pause(0.02)
-        await run.wait_for_texts("▲ slow rank 3 on node03 is 2.00x as slow as")
+        await run.wait_for_texts("▲ slow rank 3 on node03 takes 2.00x the time of")
         await run.focus("findings")
         await run.press("y")
-        assert "rank 3 on node03 is 2.00x as slow as the median rank in warp" in run.app.clipboard
+        assert (
+            "rank 3 on node03 takes 2.00x the time of the median rank in warp" in run.app.clipboard
+        )
 
 
 STRAGGLER = {"rank": 3, "host": "node03", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
@@ -301,7 +303,7 @@ async def test_findings_appear_once_during_and_after_a_run(open_run):
     [lag_message] = describe_lags(find_lags(cases["warp"], cases["warp"].execution.stragglers))
     async with open_run(WIDE, events) as run:
         await run.wait_for_texts(
-            "▲ slow rank 3 on node03 is 3.00x as slow", "≈ noisy the hypervisor of"
+            "▲ slow rank 3 on node03 takes 3.00x the time", "≈ noisy the hypervisor of"
         )
         while_running = read_findings(run.app)
         assert while_running.count(lag_message) == while_running.count("rank 3") == 1
@@ -322,7 +324,7 @@ async def test_findings_appear_once_during_and_after_a_run(open_run):
         final_text = read_findings(run.app)
         assert all(final_text.count(finding) == 1 for finding in findings)
         assert final_text.count("hypervisor") == final_text.count("rank 3") == 1
-        assert "▲ slow rank 3 on node03 is up to 3.00x as slow" in final_text
+        assert "▲ slow rank 3 on node03 takes up to 3.00x the time" in final_text
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])
@@ -556,7 +558,7 @@ async def test_ranks_and_strip_call_the_same_rank_slow(open_run, size):
         await run.wait_for_texts("too briefly to", "3.00x")
         assert run.row(3)[-2].strip() == "3.00x"
         run.source.send(*make_samples([[1.0] * 20] * 3 + [[3.0] * 20]))
-        await run.wait_for_texts("rank 3 on node03 is 3.00x", "3.00x slow")
+        await run.wait_for_texts("rank 3 on node03 takes 3.00x", "3.00x slow")
 
 
 async def test_strip_and_table_agree_after_each_update(open_run):
@@ -793,7 +795,7 @@ async def test_strip_names_the_slow_rank_and_those_that_wait(open_run, size):
             ),
         ]
     async with open_run(size, events) as run:
-        await run.wait_for_texts("rank 3 on node03 is 3.10x as slow as", "ranks 0,")
+        await run.wait_for_texts("rank 3 on node03 takes 3.10x the time of", "ranks 0,")
         assert "4.00 ms per iteration" in run.page.query_one(RankStrip)._note
 
 
@@ -1682,7 +1684,7 @@ async def test_passed_run_begins_at_the_first_measured_case(open_run):
 
 async def test_key_goes_to_the_slow_link_of_a_recorded_finding(open_run):
     finding = (
-        "link from rank 1 on a to rank 2 on b is 118x as slow as the median link in net (9 us)"
+        "link from rank 1 on a to rank 2 on b takes 118x the time of the median link in net (9 us)"
     )
     cases = describe_synthetic_case("net", measures="link"), describe_synthetic_case("next")
     events = [

@@ -182,6 +182,15 @@ def make_rank_row():
     return RankRow(0, "node01", {}, RankPhase.DONE, "done", 9, *figures, "passed", active=0.5)
 
 
+def test_skew_that_is_not_slow_is_not_marked_as_slow():
+    index = [column.key for column in build_rank_columns(())].index("skew")
+    texts = [
+        list_texts(build_rank_cells(replace(make_rank_row(), skew=skew), (), is_slow=True))[index]
+        for skew in (2.0, 1.07)
+    ]
+    assert texts == ["2.00x slow", "slow part"]
+
+
 def test_sorts_ranks_by_every_column():
     columns = build_rank_columns((), with_active_time=True)
     values = {column.key: get_rank_sort_value(make_rank_row(), column.key) for column in columns}

@@ -8,7 +8,7 @@ again, so that a ratio compares complete iterations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import sub
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 NOTABLE_RANK = 1.3
 """The smallest ratio to the typical rank's time with which a rank is reported as slow."""
 _Coordinates = Mapping[str, Any]
+
+
+def name_typical_rank(ranks: Collection[int], rank: int | None) -> str:
+    """Return the name of the rank that a slow one is compared with.
+
+    It is the other one of two ranks, and otherwise the median rank.
+
+    Args:
+        ranks: All ranks of the case.
+        rank: The slow rank; None means all ranks of a host.
+    """
+    others = [other for other in ranks if other != rank]
+    return f"rank {others[0]}" if len(ranks) == 2 and len(others) == 1 else "the median rank"
 
 
 @dataclass(frozen=True, slots=True)

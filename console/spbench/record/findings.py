@@ -10,7 +10,7 @@ from typing import Any
 
 from spbench.errors import describe_defect
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import NOTABLE_RANK, RankComparison
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, name_typical_rank
 from spbench.record.machine.core_sharing import summarize_sharing
 from spbench.record.machine.gpu_throttling import describe_lost_gpus
 from spbench.record.machine.misplaced import describe_misplaced
@@ -27,7 +27,6 @@ from spbench.record.outliers.populations import Outlier, find_outliers
 from spbench.record.outliers.ranks import make_rank_populations
 from spbench.record.state import RunState
 from spbench.record.stragglers import (
-    LAG_RULE,
     MIN_LAG_SECONDS,
     Straggler,
     advise_iterations,
@@ -44,8 +43,8 @@ NOTABLE_LINK = 1.5
 SLIGHT_RATIO = 1.5
 SLIGHT_SECONDS = 1.0
 """A rank below both is not reported if other work disturbed its case."""
-_SLOW_RANK_RULE = f"{NOTABLE_RANK:g}x as long as the median rank for {LAG_RULE} in a row"
-"""The definition of a slow rank."""
+_SLOWNESS_WORDINGS = ("x the time ", " as slow as ", " slower than the median ")
+"""Words of findings on slow parts; the last two are those of older versions."""
 MAX_FINDINGS = 12
 """The number of messages on outliers; others are counted."""
 
@@ -73,9 +72,9 @@ def describe_noise(state: RunState) -> list[str]:
 def names_slow_part(finding: str) -> bool:
     """Whether a finding names a slow rank, host or link, by its wording.
 
-    Findings of older versions have another wording.
+    It does not name one that may be slow by chance, which ``takes 1.40x as long``.
     """
-    has_wording = any(text in finding for text in (" as slow as ", " slower than the median "))
+    has_wording = any(text in finding for text in _SLOWNESS_WORDINGS)
     return has_wording and not finding.startswith("nothing is slow")
 
 
@@ -184,9 +183,10 @@ def _describe_suspect(cases: Iterable[CaseState]) -> Iterator[str]:
         return
     ratio, rank, case = max(skews, key=lambda skew: skew[0])
     name = f"rank {rank} on {case.measured.ranks[rank].host}"
-    slow = f"{name} takes {format_factor(ratio)} as long as the median rank in {case.id}"
+    typical = name_typical_rank(case.measured.ranks, rank)
+    slow = f"{name} takes {format_factor(ratio)} as long as {typical} in {case.id}"
     advice = advise_iterations(case)
-    yield f"{slow}, but not for {LAG_RULE} in a row, so that it may be chance; {advice}"
+    yield f"{slow}, but not for long enough to exclude chance; {advice}"
 
 
 def _describe_no_straggler(measured: Iterable[CaseState]) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _describe_too_short(cases: Sequence[CaseState]) -> str:
     else:
         subject = f"{format_quantity(len(cases), 'case')} are"
         advice = f"{advise_iterations(longest)}, as for {longest.id}"
-    return f"{subject} too short to tell: a slow rank takes {_SLOW_RANK_RULE}; {advice}"
+    return f"{subject} too short to tell whether a rank is slow; {advice}"
 
 
 def _describe_nothing_slow(ranks: list[_Slowest], links: list[_Slowest]) -> str:
@@ -249,7 +249,8 @@ def _describe_interruption(cases: Iterable[CaseState]) -> Iterator[str]:
     if skews:
         ratio, rank, case = max(skews, key=lambda skew: skew[0])
         name = f"rank {rank} on {case.measured.ranks[rank].host}"
-        mean = f"on average it takes {format_factor(ratio)} as long as the median rank"
+        typical = name_typical_rank(case.measured.ranks, rank)
+        mean = f"on average it takes {format_factor(ratio)} as long as {typical}"
         yield f"{name} was interrupted in {case.id}: {mean}"
 
 
@@ -319,7 +320,7 @@ def _describe_link(
     median_text = format_value(median_of_kind, metric.unit)
     message = (
         f"link from rank {row['source']} on {row['host_a']} to rank {row['target']} on"
-        f" {row['host_b']} is {format_factor(ratio)} as slow as the median link in {case.id}"
+        f" {row['host_b']} takes {format_factor(ratio)} the time of the median link in {case.id}"
         f" ({metric.label} {value_text}, median {median_text});"
         f" {advise_link(row['host_a'], row['host_b'])}"
     )

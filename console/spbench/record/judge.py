@@ -10,7 +10,7 @@ from typing import Any
 from spbench.errors import ExitCode
 from spbench.record.case_figures import NotReachedError, evaluate_limit, read_figure
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import NOTABLE_RANK, RankComparison
+from spbench.record.comparison import NOTABLE_RANK, RankComparison, name_typical_rank
 from spbench.record.findings import find_slow_parts
 from spbench.record.messages.cases import describe_limit, describe_miss
 from spbench.record.number_formatting import format_exact, format_factor
@@ -98,10 +98,11 @@ def _describe_fault_result(case: CaseState, fault: str, stragglers: Iterable[Str
     if slowed_ranks and not is_slight:
         ratio = format_factor(max(skew_by_rank[rank] for rank in slowed_ranks))
         names = name_ranks(case, slowed_ranks)
-        are = "is" if len(slowed_ranks) == 1 else "are"
+        take = "takes" if len(slowed_ranks) == 1 else "take"
+        typical = name_typical_rank(ranks, slowed_ranks[0])
         return (
-            f"{FAULT} {fault} not confirmed: {names} {are} {ratio} as slow as the median"
-            f" rank, but too briefly to be sure: {advise_iterations(case)}"
+            f"{FAULT} {fault} not confirmed: {names} {take} {ratio} the time of"
+            f" {typical}, but too briefly to be sure: {advise_iterations(case)}"
         )
     if planted_ranks.isdisjoint(skew_by_rank):
         return (

@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import TYPE_CHECKING
 
-from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankTime, compute_active_times
+from spbench.record.comparison import (
+    NOTABLE_RANK,
+    RankComparison,
+    RankTime,
+    compute_active_times,
+    name_typical_rank,
+)
 from spbench.record.number_formatting import YEAR_10000, format_duration, format_factor, format_time
 from spbench.stats.summary import clamp_to_floats, lower_median, median
 from spbench_core.catalog.planted_fault import FACTOR_FAULT, parse_fault
@@ -31,8 +37,6 @@ SHARE = 0.9
 """The share of these blocks in which it lags: one block in ten may be an exception."""
 MIN_LAG_SECONDS = 0.02
 """The shortest lag of a straggler in seconds. A scheduler's time slice is shorter."""
-LAG_RULE = f"{1000 * MIN_LAG_SECONDS:g} ms and {100 * MIN_BLOCKS / BLOCKS:g} % of the iterations"
-"""The shortest lag of a straggler as text."""
 MAX_IN_BLOCK = 64
 """Evenly spaced iterations of a block that are compared, which is enough for its median."""
 _MARGIN = 2.0
@@ -65,20 +69,22 @@ class Straggler:
         """``rank 7 on node03``, or ``host node03`` for all its ranks."""
         return f"host {self.host}" if self.rank is None else f"rank {self.rank} on {self.host}"
 
-    @property
-    def message(self) -> str:
-        """``rank 7 on node03 is 1.80x as slow as the median rank for 40 s``."""
+    def describe(self, case: CaseState) -> str:
+        """Return ``rank 7 on node03 takes 1.80x the time of the median rank for 40 s``."""
         doubt = "" if self.cause else ", or waits for a slower rank"
-        return f"{self.describe_ratio()} for {format_duration(self.seconds)}{doubt}"
+        return f"{self.describe_ratio([case])} for {format_duration(self.seconds)}{doubt}"
 
-    def describe_ratio(self, bound: str = "") -> str:
-        """Return ``rank 7 on node03 is 1.80x as slow as the median rank``.
+    def describe_ratio(self, cases: Sequence[CaseState], bound: str = "") -> str:
+        """Return ``rank 7 on node03 takes 1.80x the time of the median rank``.
 
         Args:
+            cases: The cases in which it lags.
             bound: Text before the factor, such as ``up to``.
         """
-        factor = " ".join(filter(None, (bound, format_factor(self.ratio))))
-        return f"{self.name} is {factor} as slow as the median rank"
+        factor = f"{bound} {format_factor(self.ratio)}".lstrip()
+        typical = {name_typical_rank(case.measured.ranks, self.rank) for case in cases}
+        name = typical.pop() if len(typical) == 1 else "the median rank"
+        return f"{self.name} takes {factor} the time of {name}"
 
     def describe_span(self) -> str:
         """Return ``for 40 s``, with the start if it lagged for a minute or more."""

@@ -250,7 +250,7 @@ def _make_case_part(case: CaseState, state: RunState) -> CasePart:
             for attempt in execution.previous_attempts
         ],
         noisy=describe_case_noise(case),
-        stragglers=[_make_straggler_part(straggler) for straggler in execution.stragglers],
+        stragglers=[_make_straggler_part(case, straggler) for straggler in execution.stragglers],
         warmup=identity.params.get("warmup"),
         until=_make_repeats_part(case),
         scaled=ScaledPart.model_construct(**identity.scaled) if identity.scaled else None,
@@ -290,7 +290,7 @@ def _make_expectation_part(expectation: Mapping[str, Any]) -> ExpectationPart:
     return ExpectationPart.model_construct(**{**expectation, "reference": reference_part})
 
 
-def _make_straggler_part(straggler: Straggler) -> StragglerPart:
+def _make_straggler_part(case: CaseState, straggler: Straggler) -> StragglerPart:
     return StragglerPart.model_construct(
         rank=straggler.rank,
         host=straggler.host,
@@ -298,7 +298,7 @@ def _make_straggler_part(straggler: Straggler) -> StragglerPart:
         since=format_timestamp(straggler.since),
         duration_s=straggler.seconds,
         cause=straggler.cause,
-        sentence=straggler.message,
+        sentence=straggler.describe(case),
     )
 
 

@@ -41,14 +41,16 @@ def render_rank_tables(state: RunState) -> Iterator[str]:
     """Yield a table of ranks for each case, and the legend of their columns."""
     from spbench.record.comparison import NOTABLE_RANK
     from spbench.record.number_formatting import format_factor
-    from spbench.record.stragglers import LAG_RULE
+    from spbench.record.stragglers import BLOCKS, MIN_BLOCKS, MIN_LAG_SECONDS
 
     legend: dict[str, None] = {}
     for case in state.cases.values():
         yield f"\n{case.id}"
         yield from _render_case(case, legend)
     if _ALIKE_LEGEND in legend:
-        legend[_SLOW_LEGEND.format(factor=format_factor(NOTABLE_RANK), rule=LAG_RULE)] = None
+        share = f"{100 * MIN_BLOCKS / BLOCKS:g} % of the iterations"
+        rule = f"{1000 * MIN_LAG_SECONDS:g} ms and {share}"
+        legend[_SLOW_LEGEND.format(factor=format_factor(NOTABLE_RANK), rule=rule)] = None
     if legend:
         yield ""
         width = output_width(sys.stdout)

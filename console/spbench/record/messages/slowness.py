@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import NOTABLE_RANK, RankComparison, RankRatios, RankTime
+from spbench.record.comparison import (
+    NOTABLE_RANK,
+    RankComparison,
+    RankRatios,
+    RankTime,
+    name_typical_rank,
+)
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
 from spbench.record.messages.stragglers import WHOLE_CASE, find_case_ratio
 from spbench.record.number_formatting import format_factor, format_time
@@ -55,14 +61,18 @@ def describe_slowness(
     slow = _list_slow_ranks(case, times, suspected, num_samples)
     if not slow:
         worst = max(suspected, key=ratios.__getitem__)
-        return f"{_name_rank(case, worst)} {describe_brief_ratio(ratios[worst])}"
+        brief = describe_brief_ratio(ratios[worst], name_typical_rank(times, worst))
+        return f"{_name_rank(case, worst)} takes {brief}"
     worst = max(slow, key=ratios.__getitem__)
-    ratio_text = describe_ratio(ratios[worst])
+    typical = name_typical_rank(times, worst)
+    ratio_text = describe_ratio(ratios[worst], typical)
     straggler = _find_straggler(case, worst)
     if straggler is not None and find_case_ratio(straggler, ratios) is not None:
-        part_text = f"{describe_ratio(straggler.ratio)} {straggler.describe_span()}"
+        part_text = f"{describe_ratio(straggler.ratio, typical)} {straggler.describe_span()}"
         ratio_text = f"{part_text}, {format_factor(ratios[worst])} {WHOLE_CASE}"
-    message = f"{_name_rank(case, worst)} is {ratio_text}{_describe_times(times, compared, worst)}"
+    message = (
+        f"{_name_rank(case, worst)} takes {ratio_text}{_describe_times(times, compared, worst)}"
+    )
     if len(slow) > 1:
         message = f"{len(slow)} ranks are slow: {message}"
     waits = _describe_waits(case, comparison, times, slow)
@@ -85,14 +95,14 @@ def find_slow_ranks(
     return frozenset(_list_slow_ranks(case, times, suspected, count_compared_samples(case)))
 
 
-def describe_ratio(ratio: float) -> str:
-    """Return ``2.47x as slow as the median rank``."""
-    return f"{format_factor(ratio)} as slow as the median rank"
+def describe_ratio(ratio: float, typical: str) -> str:
+    """Return ``2.47x the time of the median rank``."""
+    return f"{format_factor(ratio)} the time of {typical}"
 
 
-def describe_brief_ratio(ratio: float) -> str:
-    """Return ``takes 1.35x as long as the median rank, too briefly to call it slow``."""
-    return f"takes {format_factor(ratio)} as long as the median rank, too briefly to call it slow"
+def describe_brief_ratio(ratio: float, typical: str) -> str:
+    """Return ``1.35x as long as the median rank, too briefly to call it slow``."""
+    return f"{format_factor(ratio)} as long as {typical}, too briefly to call it slow"
 
 
 def _describe_times(times: Mapping[int, RankTime], compared: RankRatios, rank: int) -> str:
@@ -103,7 +113,7 @@ def _describe_times(times: Mapping[int, RankTime], compared: RankRatios, rank: i
     rank_ms = compared.compared[rank]
     waits = "" if times[rank].active is None else " without waits for slower ranks"
     median_ms = rank_ms / compared.ratios[rank]
-    return f" ({format_time(rank_ms)}{waits}, median {format_time(median_ms)})"
+    return f" ({format_time(rank_ms)}{waits} against {format_time(median_ms)})"
 
 
 def _list_suspected_ranks(case: CaseState, ratios: Mapping[int, float]) -> list[int]:

@@ -117,11 +117,12 @@ def _describe(group: Sequence[Lag]) -> str:
     slow = worst.straggler
     cases = name_cases([lag.case.id for lag in group])
     if len(group) == 1:
-        message = f"{slow.describe_ratio()} {cases} {slow.describe_span()}"
+        message = f"{slow.describe_ratio([worst.case])} {cases} {slow.describe_span()}"
         if worst.case_ratio is not None:
             message += f", {format_factor(worst.case_ratio)} {WHOLE_CASE}"
     else:
-        message = f"{slow.describe_ratio('up to')} {cases}"
+        slow_text = slow.describe_ratio([lag.case for lag in group], "up to")
+        message = f"{slow_text} {cases}"
     if waiting := _describe_waiting(group):
         message += f" ({waiting})"
     return f"{message}; {_advise(group)}"

@@ -149,13 +149,13 @@ def _make_end_outliers(link_times: _LinkTimes, slow: Mapping[int, float]) -> Ite
     for host, ranks in ranks_by_host.items():
         ratios = {rank: slow[rank] for rank in ranks if rank in slow}
         if len(ratios) == len(ranks):
-            comparison = f"as those of the median host {link_times.description}"
+            comparison = f"of those of the median host {link_times.description}"
             ratio = min(ratios.values())
             yield Outlier(host, ratio, f"links of host {host}", comparison, _advise_adapter(host))
         else:
             for rank, ratio in ratios.items():
                 name = f"links of rank {rank} on {host}"
-                comparison = f"as those of the median rank {link_times.description}"
+                comparison = f"of those of the median rank {link_times.description}"
                 yield Outlier((host, rank), ratio, name, comparison, _advise_adapter(host))
 
 
@@ -175,7 +175,7 @@ def _make_link_outliers(
     for (host, other_host), pair in slowest_pair_by_hosts.items():
         source, target = pair
         name = f"link from rank {source} on {host} to rank {target} on {other_host}"
-        comparison = f"as expected from its ends {link_times.description}"
+        comparison = f"expected from its ends {link_times.description}"
         advice = advise_link(host, other_host)
         yield Outlier(frozenset(pair), slow[pair], name, comparison, advice)
 

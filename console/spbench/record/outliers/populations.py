@@ -25,7 +25,7 @@ class Outlier:
             with the same key is reported.
         ratio: How many times slower it is.
         name: Its name: ``host node03``, ``rank 3 on node03``.
-        comparison: Its reference and the case: ``as the median host in a``.
+        comparison: Its reference and the case: ``of the median host in a``.
         advice: The next step.
     """
 
@@ -37,9 +37,9 @@ class Outlier:
 
     @property
     def message(self) -> str:
-        """``host node03 is 1.20x as slow as the median host in a; check it with: ...``."""
-        are = "are" if self.name.startswith("links ") else "is"
-        slow = f"{self.name} {are} {format_factor(self.ratio)} as slow {self.comparison}"
+        """``host node03 takes 1.20x the time of the median host in a; ...``."""
+        take = "take" if self.name.startswith("links ") else "takes"
+        slow = f"{self.name} {take} {format_factor(self.ratio)} the time {self.comparison}"
         return f"{slow}; {self.advice}"
 
 

@@ -54,7 +54,7 @@ def group_by_host(case: CaseState, values: Mapping[int, float]) -> dict[str, dic
 
 def _make_host_outliers(location: str, slow: Mapping[str, float]) -> Iterator[Outlier]:
     for host, ratio in slow.items():
-        comparison = f"as the median host {location}"
+        comparison = f"of the median host {location}"
         yield Outlier(host, ratio, f"host {host}", comparison, advise_host(host))
 
 
@@ -67,5 +67,5 @@ def _make_rank_outliers(case: CaseState, slow: Mapping[int, float]) -> Iterator[
             continue
         for rank, ratio in ratios.items():
             name = f"rank {rank} on {host}"
-            comparison = f"as the median rank in {case.id}"
+            comparison = f"of the median rank in {case.id}"
             yield Outlier((host, rank), ratio, name, comparison, advise_host_of_rank(host))

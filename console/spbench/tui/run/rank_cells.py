@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.coordinates import CoordinateName, describe_coordinates
 from spbench.record.number_formatting import format_factor, format_rate, format_time
 from spbench.record.rank_figures import MAX_RECENT
@@ -183,7 +184,9 @@ def _make_skew_cell(row: RankRow, *, is_slow: bool) -> TableCell | str:
     if skew is None:
         return "" if row.p50 is None else TableCell("-", "muted")
     if is_slow:
-        return TableCell(f"{format_factor(skew)} slow", "slow")
+        # The skew of a rank that was slow only in a part of the case does not show it.
+        text = "slow part" if skew < NOTABLE_RANK else f"{format_factor(skew)} slow"
+        return TableCell(text, "slow")
     if row.iterations < MIN_BLOCKS:
         has_ended = row.phase.is_over or row.phase is RankPhase.UNFINISHED
         return TableCell(f"{'' if has_ended else PRELIMINARY}{format_factor(skew)}", "muted")

@@ -11,7 +11,7 @@ from textual.events import MouseMove
 from textual.geometry import Offset
 from textual.message import Message
 
-from spbench.record.comparison import NOTABLE_RANK
+from spbench.record.comparison import NOTABLE_RANK, name_typical_rank
 from spbench.record.messages.slowness import describe_brief_ratio, describe_ratio
 from spbench.record.number_formatting import format_factor
 from spbench.report.scale import drop_infinite
@@ -283,7 +283,8 @@ class RankStrip(Chart):
         parts = [f"rank {rank}"]
         if rank in self._failed:
             parts.append("failed")
-        parts.append(_describe_slowness(ratio, is_brief=self._is_brief(rank)))
+        typical = name_typical_rank(range(len(self._ratios)), rank)
+        parts.append(_describe_slowness(ratio, typical, is_brief=self._is_brief(rank)))
         if 1 < len(ranks) < len(self._ratios):
             parts.append(f"of ranks {ranks[0]} to {ranks[-1]} in this cell")
         return ", ".join(parts)
@@ -293,9 +294,9 @@ def _measure_pieces(pieces: Sequence[Piece]) -> int:
     return sum(cell_width(text) for text, _ in pieces)
 
 
-def _describe_slowness(ratio: float | None, *, is_brief: bool) -> str:
+def _describe_slowness(ratio: float | None, typical: str, *, is_brief: bool) -> str:
     if ratio is None:
         return "not compared"
     if ratio < NOTABLE_RANK:
         return f"not slow ({format_factor(ratio)})"
-    return describe_brief_ratio(ratio) if is_brief else describe_ratio(ratio)
+    return (describe_brief_ratio if is_brief else describe_ratio)(ratio, typical)

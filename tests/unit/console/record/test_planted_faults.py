@@ -30,7 +30,7 @@ from support.sample_events import (
         ("planted fault noticed: rank 1 on node01 is slow", FaultOutcome.FOUND),
         ("check halo failed on rank 1; planted fault drop-halo noticed", FaultOutcome.FOUND),
         ("nothing noticed the planted fault slow; take more iterations", FaultOutcome.MISSED),
-        ("planted fault slow not confirmed: rank 1 is 2.00x as slow", FaultOutcome.MISSED),
+        ("planted fault slow not confirmed: rank 1 takes 2.00x the time", FaultOutcome.MISSED),
         ("check halo failed on rank 1", None),
         (None, None),
     ],

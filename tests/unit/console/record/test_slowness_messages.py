@@ -132,7 +132,7 @@ def test_only_stragglers_of_a_finished_case_are_slow(stragglers, messages):
 def test_straggler_of_a_finished_case_is_slow():
     end = [rank_event("case_end", rank) for rank in range(2)]
     case = build_case(2, end=[*end, case_judged("a", stragglers=[SLOW])])
-    assert describe(case, make_times(4.0, 9.9)).startswith("rank 1 on node1 is 2.40x as slow")
+    assert describe(case, make_times(4.0, 9.9)).startswith("rank 1 on node1 takes 2.40x the time")
 
 
 def test_ranks_of_links_are_not_compared():

@@ -113,14 +113,11 @@ def test_finds_the_cause_and_not_the_waiting_ranks():
 
 
 def test_cause_is_uncertain_without_measured_waits():
-    [slow, other] = find_stragglers(
-        build_case(
-            [equal_times(), equal_times(), equal_times(ms=30.0), equal_times(ms=31.0)],
-            measures="job",
-        )
-    )
+    times = [equal_times(), equal_times(), equal_times(ms=30.0), equal_times(ms=31.0)]
+    case = build_case(times, measures="job")
+    [slow, other] = find_stragglers(case)
     assert (slow.rank, other.rank, slow.cause, other.cause) == (3, 2, False, False)
-    assert slow.message.endswith(", or waits for a slower rank")
+    assert slow.describe(case).endswith(", or waits for a slower rank")
 
 
 def test_does_not_compare_stages_of_a_pipeline():

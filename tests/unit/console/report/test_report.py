@@ -455,7 +455,7 @@ def test_page_and_markdown_have_each_finding_once(tmp_path, write, end, messages
     text = text.replace("\\", "")  # escapes of Markdown
     assert text.count(noise) == text.count(slow) == 1
     # The cases have only the sign and no other wording of the finding.
-    for phrase in ("hypervisor", "as slow as the median rank"):
+    for phrase in ("hypervisor", "the time of rank 0 in"):
         assert text.count(phrase) == 1
     assert text.count(f"{NOISY} noisy") >= 2
     assert text.index(slow) < text.index(f"{NOISY} noisy")

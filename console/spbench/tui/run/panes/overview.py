@@ -167,7 +167,8 @@ class HostMap(HeatMap):
             return [f"{position}: not compared"]
         if ratio >= self.NOTABLE:
             is_brief = self._is_brief(case, self._hosts[index])
-            return [f"{position}: {(describe_brief_ratio if is_brief else describe_ratio)(ratio)}"]
+            describe = describe_brief_ratio if is_brief else describe_ratio
+            return [f"{position}: {describe(ratio, 'the median rank')}"]
         return [f"{position}: not slow ({format_factor(ratio)})"]
 
 

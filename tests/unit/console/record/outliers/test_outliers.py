@@ -40,9 +40,9 @@ def simulate_links(slow=lambda a, b: 1.0, pairs=None, hosts=HOSTS):
 
 def test_reports_each_slow_host_slowest_first():
     findings = collect(make_timed_run(simulate_times({3: 1.2, 11: 1.5}), HOSTS))
-    assert [finding.split(" is ")[0] for finding in findings] == ["host node11", "host node03"]
+    assert [finding.split(" takes ")[0] for finding in findings] == ["host node11", "host node03"]
     assert findings[0].endswith(
-        "x as slow as the median host in a; check it with: spbench doctor --hosts node11"
+        "x the time of the median host in a; check it with: spbench doctor --hosts node11"
     )
 
 
@@ -55,8 +55,8 @@ def test_reports_slow_rank_and_slow_host_instead_of_its_ranks():
     hosts = [name for name in HOSTS for _ in range(2)]
     findings = collect(make_timed_run(simulate_times({4: 1.5, 5: 1.5, 9: 1.5}, hosts), hosts))
     assert len(findings) == 2
-    assert any(finding.startswith("host node02 is ") for finding in findings)
-    assert any(finding.startswith("rank 9 on node04 is ") for finding in findings)
+    assert any(finding.startswith("host node02 takes ") for finding in findings)
+    assert any(finding.startswith("rank 9 on node04 takes ") for finding in findings)
 
 
 def test_reports_slow_host_instead_of_all_its_links(messages):
@@ -66,7 +66,7 @@ def test_reports_slow_host_instead_of_all_its_links(messages):
 
 def test_reports_slow_link_with_both_ends():
     [finding] = collect(simulate_links(lambda a, b: 1.4 if (a, b) == (4, 9) else 1.0))
-    start = "link from rank 4 on node04 to rank 9 on node09 is 1.3"
+    start = "link from rank 4 on node04 to rank 9 on node09 takes 1.3"
     assert finding.startswith(start) or finding.startswith(start.replace("1.3", "1.4"))
     assert finding.endswith(" in links; check its cable and switch port")
 
@@ -76,7 +76,7 @@ def test_reports_host_whose_two_neighbor_links_are_slow(slow):
     findings = collect(
         simulate_links(lambda a, b: 1.5 if slow & {a, b} else 1.0, list(pairwise(range(20))))
     )
-    assert {finding.split(" are ")[0] for finding in findings} == {
+    assert {finding.split(" take ")[0] for finding in findings} == {
         f"links of host node{host:02}" for host in slow
     }
 
