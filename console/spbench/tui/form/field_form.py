@@ -227,6 +227,10 @@ class FieldForm(Modal[Answer | None]):
 
     @work(exclusive=True, group="write")
     async def _submit(self) -> None:
+        # A preview of the same texts would replace the message.
+        if self._preview_timer is not None:
+            self._preview_timer.stop()
+        self.workers.cancel_group(self, "preview")
         answer = await self.show_outcome()
         if answer is not None:
             self.dismiss(answer)
