@@ -177,6 +177,15 @@ async def test_keys_move_the_cursor_and_the_view_follows():
         assert app.messages[-1] == ("chosen", 0)
 
 
+async def test_cursor_stays_in_view_in_a_lower_table():
+    app = TableApp(NumberRows(range(100)))
+    async with app.run_test(size=(80, 11)) as pilot:
+        app.table.move_to(8)
+        await pilot.resize_terminal(80, 4)
+        await wait_until(pilot, lambda: 8 in list_shown_ranks(app.table))
+        assert any(line.startswith("▸") for line in render_lines(app.table))
+
+
 async def test_sorting_puts_unknown_values_last_both_ways():
     app = TableApp(NumberRows([3, None, 1, 2]))
     async with app.run_test(size=(80, 24)) as pilot:

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import ClassVar
 
 from textual.binding import BindingType
-from textual.events import Click
+from textual.events import Click, Resize
 from textual.geometry import Offset
 from textual.message import Message
 from textual.reactive import reactive
@@ -148,6 +148,7 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         self._sort_to_top = sort_to_top
         self._live_rows = rows
         self._cursor_key: Hashable | None = None
+        self._known_height = 0
 
     @property
     def match_count(self) -> int:
@@ -268,14 +269,23 @@ s sorts by the next column, S turns the order round; a click on a heading does b
             if self.match_count:
                 self.post_message(self.RowHighlighted(self, key))
 
+    def on_resize(self, event: Resize) -> None:
+        """Scroll to the cursor if the table has another height."""
+        if event.size.height != self._known_height:
+            self._known_height = event.size.height
+            self._scroll_to_cursor()
+
     def _move(self, index: int) -> None:
         self._set_cursor(index)
+        self._scroll_to_cursor()
+        self._repaint()
+
+    def _scroll_to_cursor(self) -> None:
         top = self.scroll_offset.y
         lowest = self._cursor - self._lines + 1
         highest = self._cursor
         if not lowest <= top <= highest:
             self._scroll_rows(max(lowest, min(top, highest)))
-        self._repaint()
 
     def action_move(self, rows: int) -> None:
         """Move the cursor by a number of rows."""
