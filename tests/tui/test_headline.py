@@ -52,7 +52,14 @@ def test_hosts_are_not_counted_again_without_a_change():
 )
 def test_bar_has_shares_of_good_and_bad_repeats(total, ended, bad, cells):
     counts = CaseCounts(
-        total=1, ran=0, passed=0, idle=0, repeats=total, ended_repeats=ended, bad_repeats=bad
+        total=1,
+        ran=0,
+        passed=0,
+        cancelled=0,
+        idle=0,
+        repeats=total,
+        ended_repeats=ended,
+        bad_repeats=bad,
     )
     bar = _build_bar(counts)
     texts, colours = zip(*bar, strict=True)

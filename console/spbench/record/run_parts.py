@@ -121,7 +121,8 @@ class CaseCounts:
         total: All cases of the run.
         ran: Cases with a result.
         passed: Cases that passed.
-        idle: Cases without a result that no rank has begun.
+        cancelled: Cancelled cases, whether ranks had begun them or not.
+        idle: Other cases without a result that no rank has begun.
         repeats: The repeats of all cases, as far as known.
         ended_repeats: The repeats of cases with a result, and the ended ones of running cases.
         bad_repeats: The repeats of cases with a result that did not pass.
@@ -130,6 +131,7 @@ class CaseCounts:
     total: int
     ran: int
     passed: int
+    cancelled: int
     idle: int
     repeats: int
     ended_repeats: int
@@ -138,14 +140,15 @@ class CaseCounts:
     def describe(self, ended: bool) -> str:
         """Return the progress of a run, or the result of one that has ended.
 
-        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``3/4 passed, 1 did not run``.
+        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``3/4 passed, 1 cancelled``.
         """
         if not ended and self.repeats > self.total:
             return f"{self.ended_repeats}/{self.repeats} repeats"
         if not ended:
             return f"{self.ran}/{self.total} cases"
+        cancelled = f", {self.cancelled} cancelled" if self.cancelled else ""
         idle = f", {self.idle} did not run" if self.idle else ""
-        return f"{self.passed}/{self.total} passed{idle}"
+        return f"{self.passed}/{self.total} passed{cancelled}{idle}"
 
 
 def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
@@ -158,7 +161,11 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
         total=len(all_cases),
         ran=len(judged),
         passed=sum(case.status == CaseStatus.PASSED for case in judged),
-        idle=sum(case.execution.started is None for case in unjudged),
+        cancelled=sum(case.status == CaseStatus.CANCELLED for case in unjudged),
+        idle=sum(
+            case.execution.started is None and case.status != CaseStatus.CANCELLED
+            for case in unjudged
+        ),
         repeats=sum(case.repeats for case in all_cases),
         ended_repeats=sum(case.repeats for case in judged)
         + sum(case.num_ended_repeats for case in running),

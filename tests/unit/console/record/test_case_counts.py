@@ -29,7 +29,7 @@ def build_case(status, started=1.0, *, repeat=1, ended_repeats=0):
         (
             [build_case("passed"), build_case("cancelled"), build_case("cancelled", None)],
             None,
-            "1/3 passed, 1 did not run",
+            "1/3 passed, 2 cancelled",
         ),
         ([build_case("passed"), build_case("failed"), build_case("timeout")], None, "1/3 passed"),
         (
@@ -48,10 +48,10 @@ def test_description_excludes_cases_that_never_ran(cases, running_text, ended_te
         assert counts.describe(ended=True).startswith(ended_text)
 
 
-def test_cancelled_case_counts_as_started():
+def test_counts_all_cancelled_cases():
     counts = count_cases([build_case("cancelled"), build_case("cancelled", None)])
     assert counts == CaseCounts(
-        total=2, ran=0, passed=0, idle=1, repeats=2, ended_repeats=0, bad_repeats=0
+        total=2, ran=0, passed=0, cancelled=2, idle=0, repeats=2, ended_repeats=0, bad_repeats=0
     )
 
 
