@@ -198,7 +198,8 @@ async def run_again(pilot, starts, day):
     await pilot.press("R")
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
     await wait_until(pilot, lambda: f"Start {day}" in read_screen(pilot.app))
-    await pilot.press("y")
+    await wait_until(pilot, lambda: getattr(pilot.app.focused, "id", None) == "yes")
+    await pilot.press("enter")
     await wait_until(pilot, lambda: starts)
     await wait_until(pilot, lambda: pilot.app.screen._pane._awaited is not None)
 

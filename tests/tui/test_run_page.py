@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from textual.widget import Widget
+from textual.widgets import Button
 
 from spbench.engine import background
 from spbench.errors import UsageError
@@ -1828,7 +1829,14 @@ async def test_rerun_names_the_faults_that_it_plants_again(open_run):
 
 
 @pytest.mark.parametrize(
-    ("key", "args"), [("y", ("--inject", "slow=3")), ("w", ()), ("n", None), ("escape", None)]
+    ("key", "args"),
+    [
+        ("y", ("--inject", "slow=3")),
+        ("enter", ("--inject", "slow=3")),
+        ("w", ()),
+        ("n", None),
+        ("escape", None),
+    ],
 )
 async def test_runs_again_with_or_without_the_faults(open_run, key, args):
     starts = []
@@ -1840,7 +1848,9 @@ async def test_runs_again_with_or_without_the_faults(open_run, key, args):
         folder.write_json("run.json", {"id": folder.id, "request": request, "argv": argv})
         await run.wait_for_texts("✓ passed")
         await run.press("f5")
-        await run.wait_for_texts("Without faults (w)", "Cancel (n)", "With faults (y)")
+        await run.wait_for_texts("Without faults (w)", "With faults (y)", "Cancel (n)")
+        await run.wait_until(lambda: run.app.focused is not None and run.app.focused.id == "yes")
+        assert [button.id for button in run.app.screen.query(Button)] == ["third", "yes", "no"]
         await run.press(key)
         expected = [] if args is None else [("a.yaml", *args)]
         await run.wait_until(lambda: not run.app.screen.is_modal)

@@ -82,7 +82,13 @@ def short_suite(suite, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("key", "overrides"), [("i", ("--set", "iterations=16000")), ("y", ()), ("n", None)]
+    ("key", "overrides"),
+    [
+        ("i", ("--set", "iterations=16000")),
+        ("enter", ("--set", "iterations=16000")),
+        ("y", ()),
+        ("n", None),
+    ],
 )
 async def test_offers_enough_iterations_for_a_slow_rank(short_suite, key, overrides):
     app = open_suite(short_suite)
@@ -90,9 +96,10 @@ async def test_offers_enough_iterations_for_a_slow_rank(short_suite, key, overri
         await open_fault_dialog(pilot)
         await pilot.press(*"slow=2.5", "enter")
         await wait_until(pilot, lambda: isinstance(app.screen, ShortCaseDialog))
-        answers = ("16000 iterations (i)", "Cancel (n)", "Run as it is (y)")
+        answers = ("16000 iterations (i)", "Run as it is (y)", "Cancel (n)")
         for text in ("its 50 iterations take", "about 125", *answers):
             await wait_until(pilot, lambda shown=text: shown in read_screen(app))
+        await wait_until(pilot, lambda: app.focused is not None and app.focused.id == "third")
         await pilot.press(key)
         started = (str(short_suite), "--case", "first", "--inject", "slow=2.5")
         expected = [] if overrides is None else [(*started, *overrides)]

@@ -35,9 +35,17 @@ class Modal(ModalScreen[Answer]):
 
 
 class Confirm(Modal[bool]):
-    """A question that returns True for the first answer."""
+    """A question that returns True for the first answer.
 
-    HELP = "A question. Y and N answer it, and so do the buttons; Escape is no."
+    Args:
+        question: The question.
+        yes: The first answer.
+        no: The last answer.
+        enter_is_yes: Whether Enter takes the first answer, which loses nothing.
+    """
+
+    HELP = """\
+A question. Y and N answer it, and so do the buttons: Enter takes the marked one. Escape is no."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="dialog.yes"),
         Binding("n,escape", "answer(False)", "No", id="dialog.no"),
@@ -59,13 +67,22 @@ class Confirm(Modal[bool]):
         with Vertical():
             with VerticalScroll(can_focus=False):
                 yield Static(self._question, markup=False)
-            with Horizontal():
-                yield Button(f"{self._no} (n)", id="no", compact=True)
-                yield Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True)
+            yield Horizontal(*self.make_buttons())
+
+    def make_buttons(self) -> list[Button]:
+        """Return the buttons of the answers."""
+        return [
+            Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True),
+            Button(f"{self._no} (n)", id="no", compact=True),
+        ]
+
+    def find_enter_button(self) -> Button:
+        """Return the button of the answer of Enter."""
+        return self.query_one("#yes" if self._enter_is_yes else "#no", Button)
 
     def on_mount(self) -> None:
         """Focus the answer of Enter."""
-        self.query_one("#yes" if self._enter_is_yes else "#no").focus()
+        self.find_enter_button().focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer by button."""
@@ -87,19 +104,26 @@ class ThirdAnswerDialog(Confirm):
         no: The second answer.
         third: The third answer, with its key.
         act: The effect of the third answer, for which the dialog returns False.
+        enter_is_yes: Whether Enter takes the first answer, which loses nothing.
     """
 
     def __init__(
-        self, question: str, yes: str, no: str, third: str, act: Callable[[], object]
+        self,
+        question: str,
+        yes: str,
+        no: str,
+        third: str,
+        act: Callable[[], object],
+        *,
+        enter_is_yes: bool = False,
     ) -> None:
-        super().__init__(question, yes, no)
+        super().__init__(question, yes, no, enter_is_yes=enter_is_yes)
         self._third = third
         self._act = act
 
-    def on_mount(self) -> None:
-        """Add the third answer."""
-        button = Button(self._third, id="third", compact=True)
-        self.query_one(Horizontal).mount(button, before=0)
+    def make_buttons(self) -> list[Button]:
+        """Return the buttons of the answers, the third one first."""
+        return [Button(self._third, id="third", compact=True), *super().make_buttons()]
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer by button."""
@@ -147,7 +171,9 @@ and N or Escape does not run it."""
 
     def __init__(self, question: str, leave_faults_out: Callable[[], object]) -> None:
         third = "Without faults (w)"
-        super().__init__(question, "With faults", "Cancel", third, leave_faults_out)
+        super().__init__(
+            question, "With faults", "Cancel", third, leave_faults_out, enter_is_yes=True
+        )
 
 
 class AskLine(Modal[Answer | None]):

@@ -161,9 +161,19 @@ class Page(Screen[None]):
         except SpbenchError as error:
             self.show_error(f"{title}: {error}")
 
-    async def confirm(self, question: str, yes: str, no: str) -> bool:
-        """Ask a question and return whether the answer is yes."""
-        return await self.app.push_screen_wait(Confirm(question, yes, no))
+    async def confirm(
+        self, question: str, yes: str, no: str, *, enter_is_yes: bool = False
+    ) -> bool:
+        """Ask a question and return whether the answer is yes.
+
+        Args:
+            question: The question.
+            yes: The first answer.
+            no: The other answer.
+            enter_is_yes: Whether Enter takes the first answer, which loses nothing.
+        """
+        dialog = Confirm(question, yes, no, enter_is_yes=enter_is_yes)
+        return await self.app.push_screen_wait(dialog)
 
     async def rerun(self, folder: RunFolder, repeat: int | None = None) -> bool:
         """Start a run again after a question; return whether it was started.
@@ -202,7 +212,7 @@ class Page(Screen[None]):
         """Return whether to run again with the planted faults of a run; None: not at all."""
         faults = await asyncio.to_thread(_find_planted_faults, folder)
         if not faults:
-            return await self.confirm(question, yes, "Cancel") or None
+            return await self.confirm(question, yes, "Cancel", enter_is_yes=True) or None
         is_without_faults = False
 
         def leave_faults_out() -> None:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Button, Static
+from textual.widgets import Static
 
 from spbench.tui.dialogs import Confirm
 
@@ -47,9 +47,7 @@ Y overwrites the file, N or Escape leaves it as it is."""
             yield Static(self._question, markup=False)
             with VerticalScroll(id="difference", can_focus=False):
                 yield Static(Content("\n").join(map(_render_line, self._difference)))
-            with Horizontal():
-                yield Button(f"{self._no} (n)", id="no", compact=True)
-                yield Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True)
+            yield Horizontal(*self.make_buttons())
 
     def action_scroll_difference(self, scroll: str) -> None:
         """Scroll the difference by a method of its container, such as ``scroll_up``."""

@@ -101,7 +101,7 @@ class RunActions:
             question = f"{case.id} would probably miss {fault}: {forecast.reason}."
             if is_swept:
                 question += f" It needs iterations {forecast.iterations}: F3 changes the sweep."
-            return await self._page.confirm(question, "Run as it is", "Cancel")
+            return await self._page.confirm(question, "Run as it is", "Cancel", enter_is_yes=True)
         override = f"iterations={forecast.iterations}"
         start = partial(self._page.start_action, self._start, [case.id], fault, [override])
         dialog = ShortCaseDialog(case.id, fault, forecast, start)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.widgets import Button
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import format_time
@@ -93,8 +94,9 @@ class ShortCaseDialog(ThirdAnswerDialog):
     """
 
     HELP = """\
-The planted fault would be missed, because the case is too short. I runs the case with enough
-iterations; the suite stays as it is. Y runs it without a change, N and Escape do not run it."""
+The planted fault would be missed, because the case is too short. I and Enter run the case with
+enough iterations; the suite stays as it is. Y runs it without a change, N and Escape do not run
+it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "third", "More iterations", id="dialog.more-iterations"),
     ]
@@ -105,3 +107,7 @@ iterations; the suite stays as it is. Y runs it without a change, N and Escape d
         question = f"{case} would probably miss {fault}: {forecast.reason}."
         third = f"{forecast.iterations} iterations (i)"
         super().__init__(question, "Run as it is", "Cancel", third, run_longer)
+
+    def find_enter_button(self) -> Button:
+        """Return the button of the answer of Enter: run with enough iterations."""
+        return self.query_one("#third", Button)
