@@ -548,7 +548,7 @@ async def test_marked_run_is_plotted_over_the_parameter_too(tmp_path, home):
         await wait_until(pilot, lambda: "● a mode=a" in read_screen(app))
         assert chart.count_stops() == 12
         assert "b mode=b" in read_screen(app)
-        assert "vertical lines: least to p95" in read_screen(app)
+        assert "vertical lines: minimum to p95" in read_screen(app)
 
 
 async def test_small_screen_has_the_rows_of_cases_and_the_way_to_the_chart(tmp_path, home):
@@ -557,7 +557,7 @@ async def test_small_screen_has_the_rows_of_cases_and_the_way_to_the_chart(tmp_p
         page = await wait_for_run(pilot)
         await pilot.press("end")
         await wait_until(pilot, lambda: page._views.cases.run.summary.id.startswith("20010101"))
-        hint = "made[width=1,mode=a], v twice: the chart of its times"
+        hint = "made[width=1,mode=a], press v twice for the chart of its times"
         await wait_until(pilot, lambda: hint in read_screen(app))
         assert "20010101" not in read_widget(app, "#run-summary")
         assert len(page._views.cases.table.visible_keys) == 6

@@ -52,7 +52,7 @@ SUMMARY_SHARE = 0.3
 """Share of the lines that the summary of the run may take."""
 _CUT_SUMMARY = "… (o: all)"
 """The end of a summary that is cut: the Run page has all of it."""
-_CHART_HINT = "v twice: the chart of its times"
+_CHART_HINT = "press v twice for the chart of its times"
 CHART_LINES = 11
 """Lines of the chart of the times, at least."""
 TEXT_LINES = 16

@@ -15,7 +15,7 @@ from spbench.tui.widgets.plot import PlotPoint, PlotSeries
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
-LINES_NOTE = "vertical lines: least to p95"
+LINES_NOTE = "vertical lines: minimum to p95"
 """The meaning of the lines at the points."""
 _MAX_POINTS = 12
 """Largest number of points of a series in the text."""
