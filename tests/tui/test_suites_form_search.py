@@ -222,6 +222,17 @@ def test_explicit_values_that_are_defaults_of_spbench_are_kept():
     assert "repeat: 1" in replace_case(text, 1, draft).text
 
 
+@pytest.mark.parametrize(
+    ("defaults", "typed", "expected"),
+    [({}, "1", None), ({}, "2", 2), ({"repeat": 3}, "3", None), ({"repeat": 3}, "1", 1)],
+)
+def test_repeats_are_written_only_if_they_differ_from_those_without_them(defaults, typed, expected):
+    draft = CaseDraft("third", "link.pingpong")
+    fields = FormFields(BENCHMARKS["link.pingpong"], draft, defaults)
+    texts = FormTexts({**fields.initial_texts.by_name, "repeat": typed})
+    assert read_form_draft(fields, texts).draft.repeat == expected
+
+
 async def test_new_case_has_no_starting_value_that_it_inherits(suite):
     text = SUITE.replace("cases:\n", "defaults:\n  params:\n    batch_size: 8\ncases:\n", 1)
     suite.write_text(text.replace("num_spatial_parts: 2", "num_spatial_parts: 2, batch_size: 1"))

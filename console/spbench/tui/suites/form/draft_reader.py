@@ -65,9 +65,7 @@ class _Reader(TextReader):
         draft = replace(
             initial_draft,
             name=self.read_if_changed(self._fields.name_field, initial_draft.name),
-            repeat=self.read_if_changed(self._fields.repeat_field, initial_draft.repeat)
-            if self.text("repeat")
-            else None,
+            repeat=self._read_repeat(),
             np=self._params.pop(_NP, None),
             params=self._params,
             matrix=self._matrix,
@@ -78,6 +76,18 @@ class _Reader(TextReader):
             comment=self.text(COMMENT) or None,
         )
         return DraftResult(None if self.errors else draft, self.errors)
+
+    def _read_repeat(self) -> int | None:
+        """Return the repeats; None if an empty field gives the same number."""
+        field = self._fields.repeat_field
+        if self.is_unchanged(field.name):
+            return self._fields.draft.repeat
+        text = self.text(field.name)
+        same_text = self._fields.inherited_texts.get(field.name, field.default)
+        repeat: int | None = None
+        if text and text != same_text:
+            repeat = self.parse_value(field, text, field.name)
+        return repeat
 
     def _read_swept_together(self) -> dict[str, str]:
         """Return the parameters that are swept together, with their names in the text."""
