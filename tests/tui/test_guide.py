@@ -209,6 +209,19 @@ async def test_new_messages_replace_old_ones(tmp_path):
         assert len(app.message_log) == 8
 
 
+async def test_message_is_shown_once_while_a_dialog_is_open(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.notify("copied", timeout=60)
+        await wait_until(pilot, lambda: read_screen(app).count("copied") == 1)
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: app.screen.is_modal and app.screen.query("Toast"))
+        await wait_until(pilot, lambda: not app.screen_stack[-2].query("Toast"))
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: not app.screen.is_modal and app.screen.query("Toast"))
+
+
 def test_words_match_starts_or_longer_parts():
     assert rate_match("base", "Compare with a baseline", "Baseline") == 1
     full = rate_match("compare", "Compare with a baseline", "Results Baseline")

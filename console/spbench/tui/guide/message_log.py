@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
+from textual.widgets._toast import ToastRack
 
 MAX_MESSAGES = 200
 """The number of messages that are kept, the newest ones."""
@@ -69,6 +70,14 @@ class LoggingApp(App[int]):
         for toast in list(self._notifications):
             if toast not in newest:
                 self._unnotify(toast, refresh=False)
+
+    def _refresh_notifications(self) -> None:
+        """Show the messages on the topmost screen only; Textual keeps them on those below."""
+        super()._refresh_notifications()
+        for screen in self.screen_stack[:-1]:
+            for rack in screen.query_children(ToastRack):
+                # Messages are added later in the same way, so that removing them comes last.
+                self.call_later(rack.remove_children)
 
     def action_messages(self) -> None:
         """Show the messages so far."""
