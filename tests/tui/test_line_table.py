@@ -341,7 +341,7 @@ async def test_paused_table_keeps_cells_but_can_scroll_and_sort(pass_sort_interv
         table.paused = True
         await pilot.pause()
         before = render_lines(table)
-        assert "paused" in before[0]
+        assert "held" in before[0]
         for key in range(50):
             rows.set_value(key, 77)
         rows.set_value(50, 0)
@@ -360,7 +360,7 @@ async def test_paused_table_keeps_cells_but_can_scroll_and_sort(pass_sort_interv
         pass_sort_interval()
         table.update_rows()
         await pilot.pause()
-        assert "paused" not in render_lines(table)[0]
+        assert "held" not in render_lines(table)[0]
         assert 49 not in list_shown_ranks(table)
         assert all("77" in line for line in render_lines(table)[1:5])
 

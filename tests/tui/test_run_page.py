@@ -483,7 +483,7 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_for_texts("6.10", "0/2 cases")
         await run.press("space")
-        await run.wait_for_texts("PAUSED")
+        await run.wait_for_texts("HELD")
         counts = run.histogram._counts
         heartbeat = make.rank_event("heartbeat", 0, time=1011.0)
         run.source.send(
@@ -497,7 +497,7 @@ async def test_pause_freezes_ranks_but_not_counters(open_run):
         await run.press("escape", "space")
         await run.wait_until(lambda: run.row(3)[7] == "50.0 ms")
         await run.wait_until(lambda: sum(run.histogram._counts) == 11)
-        await run.wait_until(lambda: "PAUSED" not in read_screen(run.app))
+        await run.wait_until(lambda: "HELD" not in read_screen(run.app))
 
 
 async def test_pause_freezes_the_host_map(open_run):
@@ -506,7 +506,7 @@ async def test_pause_freezes_the_host_map(open_run):
         host_map = run.page.query_one("#host-map", HostMap)
         await run.wait_until(lambda: host_map.has_content)
         await run.press("space")
-        await run.wait_for_texts("PAUSED")
+        await run.wait_for_texts("HELD")
         content = host_map._content
         run.source.send(*make_samples([[2.0] * 9] * 3 + [[9.0] * 9]), *make_case_end())
         await run.wait_for_texts("1/2 cases")
@@ -676,7 +676,7 @@ async def test_paused_ranks_can_be_sorted_by_active_time(open_run):
         table.sort_by("active")
         await run.wait_until(lambda: run.ranks == [0, 2, 3, 1])
         await run.press("space")
-        await run.wait_for_texts("PAUSED")
+        await run.wait_for_texts("HELD")
         table.sort_by("active", reverse=True)
         assert run.ranks == [1, 3, 2, 0]
 
@@ -686,7 +686,7 @@ async def test_keys_typed_right_after_the_filter_key_reach_it(open_run):
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
         post_keys(run.app, "/e01 no/")
         await run.wait_until(lambda: run.page.query_one("#filter Input").value == "e01 no/")
-        assert "PAUSED" not in read_screen(run.app)
+        assert "HELD" not in read_screen(run.app)
 
 
 async def test_filter_shows_matching_ranks_until_escape(open_run):
@@ -1342,7 +1342,7 @@ async def test_end_of_a_run_ends_the_pause(open_run):
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_for_texts("6.10")
         await run.press("space")
-        await run.wait_for_texts("PAUSED")
+        await run.wait_for_texts("HELD")
         run.source.send(
             *make_samples([[50.0] * 9] * 4),
             *make_checks(),
@@ -1352,7 +1352,7 @@ async def test_end_of_a_run_ends_the_pause(open_run):
         run.source.end()
         await run.wait_for_texts("✗ failed", "check sum failed on rank 2")
         await run.wait_until(
-            lambda: "PAUSED" not in read_screen(run.app) and run.row(3)[7] == "50.0 ms"
+            lambda: "HELD" not in read_screen(run.app) and run.row(3)[7] == "50.0 ms"
         )
 
 

@@ -12,7 +12,7 @@ from spbench.tui.widgets.table_columns import MARGIN, Layout, PlacedColumn, Tabl
 from spbench.tui.widgets.text import ComponentStyles, fit, merge_segments
 
 _CURSOR_MARK = "▸"
-_PAUSED_MARK = " paused "
+_PAUSED_MARK = " held "
 
 
 def render_row(

@@ -208,7 +208,7 @@ def _build_bar(counts: CaseCounts) -> tuple[tuple[str, str], ...]:
 def _build_second(feed: Feed, paused: bool, note: str, host_count: int) -> list[HeadlinePart]:
     phase = "" if feed.ended else _describe_phase(feed)
     return [
-        HeadlinePart("PAUSED" if paused else "", "bold reverse"),
+        HeadlinePart("HELD" if paused else "", "bold reverse"),
         HeadlinePart(_describe_replay(feed), "$text-accent"),
         HeadlinePart(phase, "$text-primary"),
         HeadlinePart(note),
