@@ -1282,7 +1282,8 @@ async def test_cancelled_cases_share_one_finding(open_run):
         make.run_end("cancelled", 130),
     ]
     async with open_run(WIDE, events) as run:
-        await run.wait_for_texts(f"- {reason}: warp and next")
+        await run.wait_for_texts(f"- {reason}: warp and next", "F Run failed", "0/2 passed")
+        await run.wait_for_texts("F runs again what was cancelled")
         assert "replay" not in read_screen(run.app)
 
 

@@ -65,18 +65,19 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
 
 
 def plan_failed(request: Request, name: str, *, with_faults: bool = True) -> RunPlan:
-    """Return the plan of a new run of the failed cases of a recorded run.
+    """Return the plan of a new run of the failed and cancelled cases of a run.
 
     Cases to which their expectations refer run with them, so that these can be judged.
     ``with_faults`` plants the faults of that run again.
 
     Raises:
         UsageError: The run is unknown, still running, or does not record its request.
-        NothingSelected: No case has failed.
+        NothingSelected: No case has failed or was cancelled.
     """
     folder = find_run(request.home, name)
     _reject_running(folder)
-    failed = [case.id for case in folder.replay().cases.values() if case.status.is_bad]
+    cases = folder.replay().cases.values()
+    failed = [case.id for case in cases if case.status.is_worth_another_run]
     if not failed:
         raise NothingSelected(f"no case of run {folder.id} failed")
     recorded, suite = _read_recorded(folder, request)

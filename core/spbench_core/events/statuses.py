@@ -47,6 +47,11 @@ class CaseStatus(StrEnum):
         return self is CaseStatus.FAILED or self.is_broken
 
     @property
+    def is_worth_another_run(self) -> bool:
+        """Whether the case failed or was cancelled: ``--failed`` runs it again."""
+        return self.is_bad or self is CaseStatus.CANCELLED
+
+    @property
     def has_result(self) -> bool:
         """Whether the case ran and was judged by the results of its ranks."""
         return self is CaseStatus.PASSED or self.is_bad

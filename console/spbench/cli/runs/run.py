@@ -94,7 +94,7 @@ def run(
         str | None,
         typer.Option(
             "--failed",
-            help="Run the failed cases of a run again",
+            help="Run the failed and cancelled cases of a run again",
             metavar="RUN",
             autocompletion=complete_run,
         ),

@@ -52,7 +52,7 @@ class RunControl:
             self._page.notify("a replay starts no run; on the Results page, F runs what failed")
         elif feed.state.run is None or (feed.state.run.status is None and not feed.ended):
             self._page.notify("the run is still running; what failed can be run when it has ended")
-        elif not any(case.status.is_bad for case in feed.state.cases.values()):
+        elif not any(case.status.is_worth_another_run for case in feed.state.cases.values()):
             self._page.notify("no case of this run has failed")
         else:
             self._page.start_action(self._page.rerun_failed_cases, feed.folder)

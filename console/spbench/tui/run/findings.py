@@ -189,8 +189,10 @@ class RunFindings:
             # The demo, for example, is not among the runs of the Results page.
             return [RunFinding(FindingKind.SUMMARY, "", self._outcome)]
         steps = "3 compares it with other runs"
-        if any(case.status.is_bad for case in self._feed.state.cases.values()):
-            steps = f"F runs again what failed, {steps}"
+        cases = self._feed.state.cases.values()
+        if any(case.status.is_worth_another_run for case in cases):
+            failed = "failed" if any(case.status.is_bad for case in cases) else "was cancelled"
+            steps = f"F runs again what {failed}, {steps}"
         findings = [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
         if self._is_of_plan:
             findings.append(RunFinding(FindingKind.NEXT_STEP, "", _SEE_PLAN))

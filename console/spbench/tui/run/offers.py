@@ -83,7 +83,8 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
     if action == "next_problem":
         return selection.has_problem()
     if action in FAILURE_ACTIONS:
-        has_failed = any(case.status.is_bad for case in feed.state.cases.values())
+        cases = feed.state.cases.values()
+        has_failed = any(case.status.is_worth_another_run for case in cases)
         return has_failed and can_rerun_failed(feed)
     return True
 

@@ -209,13 +209,13 @@ def request_fields(request):
     return {name: getattr(request, name) for name in Request.__dataclass_fields__}
 
 
-def test_failed_cases_run_again_as_a_new_run(record_interrupted, base_request):
+def test_failed_and_cancelled_cases_run_again_as_a_new_run(record_interrupted, base_request):
     ends = [case_judged("a", "failed"), case_judged("b", "error"), case_judged("c", "cancelled")]
     record_interrupted(*started_run(*ends), run_end("error", 4), report=True, verdict="error")
     plan = plan_failed(base_request, "last")
     assert plan.resumed is None
-    assert list_jobs(plan) == [(2, ["a", "b"])]
-    assert plan.request.to_record()["cases"] == ["a", "b"]
+    assert list_jobs(plan) == [(2, ["a", "b"]), (4, ["c"])]
+    assert plan.request.to_record()["cases"] == ["a", "b", "c"]
     assert plan.request.to_record()["overrides"] == ["iterations=9"]
 
 
