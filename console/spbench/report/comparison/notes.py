@@ -244,7 +244,7 @@ def _generate_past_notes(comparison: RunComparison) -> Iterator[str]:
     ]
     if widened_texts:
         yield (
-            "Interval as wide as earlier runs on these machines differ: "
+            "Interval widened, because earlier runs on these machines differ that much: "
             f"{join_case_ids(widened_texts)}."
         )
     provisional_ids = [
