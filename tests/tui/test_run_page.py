@@ -653,7 +653,7 @@ async def test_panes_have_titles(open_run, size):
 async def test_ended_run_has_a_summary(open_run, size, tmp_path):
     async with open_run(size, make_ended_run()) as run:
         await run.wait_for_texts("■ ended 2 cases: 1 passed, 1 failed", "F runs again what")
-        assert "3 compares it with other runs" in read_findings(run.app)
+        assert "page 3 compares it with other runs" in read_findings(run.app)
         assert "report:" not in read_findings(run.app)
         (tmp_path / "home" / "runs" / "made-up-run" / "report.json").touch()
         await run.wait_until(

@@ -67,7 +67,7 @@ QUIET_KINDS = (FindingKind.SUMMARY, FindingKind.NOTE)
 """The kinds of findings that are only in the pane of the findings."""
 _WITHOUT_RESULT = frozenset({CaseStatus.CANCELLED, CaseStatus.SKIPPED})
 """Statuses of cases without a result; a colon separates them from the names of the cases."""
-_SEE_PLAN = "5 shows predicted and measured times"
+_SEE_PLAN = "page 5 shows predicted and measured times"
 _CANCELLED_PREFIX = f"{CaseStatus.CANCELLED} "
 
 
@@ -188,7 +188,7 @@ class RunFindings:
         if isinstance(self._feed.source, ReplaySource):
             # The demo, for example, is not among the runs of the Results page.
             return [RunFinding(FindingKind.SUMMARY, "", self._outcome)]
-        steps = "3 compares it with other runs"
+        steps = "page 3 compares it with other runs"
         cases = self._feed.state.cases.values()
         if any(case.status.is_worth_another_run for case in cases):
             failed = "failed" if any(case.status.is_bad for case in cases) else "was cancelled"
