@@ -50,7 +50,7 @@ async def test_host_that_was_slow_too_briefly_is_not_drawn_as_slow(count, keys):
     ratios = dict.fromkeys(hosts, 1.0) | {"n1": 1.35}
     for slow_hosts, mark, text in (
         (["n1"], "▓", "n1 in a: 1.35x the time of the median rank"),
-        ([], "▒", "n1 in a: takes 1.35x as long as the median rank, too briefly"),
+        ([], "▒", "n1 in a: 1.35x as long as the median rank, too briefly"),
     ):
         args = ({"a": ratios}, "a", (80, 10), keys, {"a": slow_hosts})
         lines = await draw_map(hosts, *args)

@@ -163,16 +163,19 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
 
         A worker may miss widgets while its own one or the console closes; that is expected.
         """
-        if self._is_due_to_closing(error):
-            return
-        if not self._contain_failure(error, active_message_pump.get(None)):
+        node: object = active_message_pump.get(None)
+        if isinstance(error, WorkerFailed):
+            node = get_current_worker().node
+            if isinstance(error.error, NoMatches) and not self._is_open(node):
+                return
+        if not self._contain_failure(error, node):
             super()._handle_exception(error)
 
-    def _is_due_to_closing(self, error: Exception) -> bool:
-        """Return whether a worker misses a widget because something is being closed."""
-        if not (isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches)):
-            return False
-        return get_current_worker().node._pruning or not self.is_running
+    def _is_open(self, node: DOMNode) -> bool:
+        """Return whether a node is part of the console and neither is being closed."""
+        screens = set(itertools.chain.from_iterable(self._screen_stacks.values()))
+        is_attached = node is self or not screens.isdisjoint(node.ancestors_with_self)
+        return self.is_running and is_attached and not node._pruning
 
     def _contain_failure(self, error: Exception, node: object) -> bool:
         """Replace the page of a node by an error report; False if that is impossible."""

@@ -265,7 +265,7 @@ class Plot(Chart):
             count = format_quantity(len(cut), "line")
             cut_note = f"{count} beyond the axis, up to {format_number(max(cut))}" if cut else ""
             notes = [self._lines_note, cut_note]
-            hint = "← → show the values of a point"
+            hint = f"{'left, right' if self.ascii else '← →'}: values of a point"
             return [f"x axis: {x_title}{log_note}", *filter(None, notes), hint]
         placed = self._points[self.cursor]
         point = placed.point
