@@ -43,8 +43,9 @@ class LiveStragglers:
             return
         ranks = self._state.ranks
         for rank, ratio in self._rows.skews().items():
-            if ratio >= NOTABLE_RANK:
-                self._since[rank] = since_before.get(rank, ranks[rank].last_timed)
+            last_timed = ranks[rank].last_timed  # 0 until the rank times something in this launch
+            if ratio >= NOTABLE_RANK and last_timed:
+                self._since[rank] = since_before.get(rank, last_timed)
 
     def find(self, min_seconds: float = MIN_SECONDS) -> list[Straggler]:
         """Return ranks and hosts that have lagged for ``min_seconds``, the worst first.

@@ -110,6 +110,18 @@ def test_rank_that_catches_up_starts_a_new_lag():
     assert seconds < 30
 
 
+def test_lag_of_the_next_launch_starts_with_its_first_samples():
+    run = RunningCases(repeat=2)
+    run.report_times(10, 10, 10, 10, 18)
+    run.take(job_start("a", np=4, job=2))
+    run.take(*(rank_event("ready", rank, size=4, job=2) for rank in range(4)))
+    run.take(*(rank_event("case_start", rank, case="a", job=2) for rank in range(4)))
+    run.stragglers.update()
+    assert run.stragglers.find() == []
+    run.report_times(4, 10, 10, 10, 18)
+    assert run.stragglers.find()[0].since > 1000
+
+
 def test_lag_ends_with_the_last_samples_of_its_rank():
     run = RunningCases()
     run.report_times(5, 10, 10, 10, 20)
