@@ -247,12 +247,14 @@ def _plan_run(
             raise UsageError("name a suite, as in: spbench run suites/halo.yaml")
         return plan_run(request, print_warning)
     option = "--failed" if resume is None else "--resume"
+    allowed_key = "repeat" if option == "--failed" else None
+    overrides = [text for text in request.overrides if text.partition("=")[0] != allowed_key]
     conflicts = (
         ("--failed", option == "--resume" and failed is not None),
         ("a suite", has_suite),
         ("-k", request.keyword is not None),
         ("--case", bool(request.cases)),
-        ("--set", bool(request.overrides)),
+        (" ".join(("--set", *overrides[:1])), bool(overrides)),
         ("--inject", bool(request.inject)),
         ("--system", request.system is not None),
     )

@@ -191,6 +191,18 @@ def test_invalid_recorded_system_is_a_damaged_run(record_interrupted, make_reque
         plan_resumed(make_request(), "last")
 
 
+@pytest.mark.parametrize(
+    ("option", "override"), [("--resume", "repeat=4"), ("--failed", "iterations=9")]
+)
+def test_rejects_other_parameters_for_a_recorded_run(
+    record_interrupted, home, option, override, capsys
+):
+    folder = record_interrupted()
+    arguments = ["run", option, folder.id, "--set", override, "--home", str(home)]
+    assert run_command_line(arguments) == 2
+    assert f"leave out --set {override}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--resume", "--failed"])
 def test_rejects_another_system_for_a_recorded_run(record_interrupted, home, option, capsys):
     folder = record_interrupted()

@@ -219,6 +219,15 @@ def test_failed_and_cancelled_cases_run_again_as_a_new_run(record_interrupted, b
     assert plan.request.to_record()["overrides"] == ["iterations=9"]
 
 
+def test_failed_cases_run_again_with_another_number_of_launches(record_interrupted, base_request):
+    record_interrupted(*started_run(case_judged("a", "failed")), run_end("failed", 1))
+    plan = plan_failed(replace(base_request, overrides=("repeat=4",)), "last")
+    assert plan.request.overrides == ("iterations=9", "repeat=4")
+    assert {case.repeat for job in plan.jobs for case in job.cases} == {4}
+    changed_plan = plan_failed(replace(base_request, overrides=("iterations=7",)), "last")
+    assert changed_plan.request.overrides == ("iterations=7",)
+
+
 @pytest.mark.parametrize("with_faults", [True, False])
 def test_failed_cases_run_again_with_or_without_faults(
     record_interrupted, base_request, tmp_path, with_faults
