@@ -1,6 +1,7 @@
 """The Results page, driven by keys and mouse, over runs of a synthetic benchmark."""
 
 import json
+import math
 import os
 import socket
 import threading
@@ -312,6 +313,24 @@ async def test_cursor_on_the_newest_run_follows_new_runs(tmp_path, home):
         record_synthetic_run(home, 5, 3.0)
         await wait_until(pilot, lambda: len(page._pane.shown) == 5)
         assert page._pane.selected_run().id == newer.id, "a sorted list keeps its run"
+
+
+async def test_cursor_goes_to_a_new_run_that_is_watched(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end")
+        oldest = page._pane.selected_run().id
+        page.poll_seconds = 0.05
+        record_synthetic_run(home, 4, 3.0)
+        await wait_until(pilot, lambda: len(page._pane.shown) == 4)
+        assert page._pane.selected_run().id == oldest
+        page.poll_seconds = math.inf
+        await wait_until(pilot, lambda: page._poll_worker.is_finished)
+        watched = record_synthetic_run(home, 5, 3.0)
+        app.context.watch_run(watched, show=False)
+        page.poll_seconds = 0.05
+        await wait_until(pilot, lambda: page._pane.selected_run().id == watched.id)
 
 
 async def test_slow_read_of_runs_is_not_started_twice(tmp_path, home, monkeypatch):

@@ -131,7 +131,7 @@ both, a metric over runs, a metric over a swept parameter."""
         is_changed = runs != self._runs or baselines != self._pane.baselines
         if is_changed or has_running or not runs:
             self._runs = runs
-            self._pane.show_runs(runs, baselines)
+            self._pane.show_runs(runs, baselines, feed.folder.id if feed is not None else None)
         other_may_be_deleted = is_changed and self._view in (View.COMPARE, View.TIMES)
         if other_may_be_deleted or self._loader.needs(self._find_shown_run()):
             self._reload()

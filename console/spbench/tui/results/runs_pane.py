@@ -127,10 +127,15 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         key = self.table.cursor_key
         return next((run for run in self.shown if run.id == key), None)
 
-    def show_runs(self, runs: Sequence[RunSummary], baselines: Mapping[str, str]) -> None:
-        """Show the current runs, the newest first; a cursor on the newest run follows."""
-        is_on_newest = self._is_on_newest()
+    def show_runs(
+        self, runs: Sequence[RunSummary], baselines: Mapping[str, str], watched: str | None
+    ) -> None:
+        """Show the current runs, the newest first; a cursor on the newest run follows.
+
+        The cursor also goes to a new run that the Run page watches.
+        """
         has_new_run = bool(runs) and all(run.id != runs[0].id for run in self._all)
+        is_on_newest = self._is_on_newest()
         if self._awaited is not None and has_new_run:
             is_on_newest = not self._awaited.becomes_a
             if self._awaited.becomes_a:
@@ -143,8 +148,9 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         existing = {run.id for run in runs} if self.marked else set()
         self._rows.compared = tuple(id_ for id_ in self.marked if id_ in existing)
         self._select(self.query_one(Input).value)
-        if is_on_newest and self.shown:
-            self.table.move_to(self.shown[0].id)
+        newest = self.shown[0].id if self.shown else None
+        if newest is not None and (is_on_newest or (has_new_run and newest == watched)):
+            self.table.move_to(newest)
 
     def _is_on_newest(self) -> bool:
         """Return whether the cursor is on the newest run of the unsorted list."""
