@@ -62,8 +62,7 @@ async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, re
         await wait_until(pilot, lambda: requests)
         assert requests == [ProfileRequest("resnet", {"depth": 11}, "profiles/resnet-11.json")]
         await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
-        await wait_until(pilot, lambda: "f2 Clusters" in read_screen(app))
-        assert app.focused is app.screen.query_one("#cluster")
+        await wait_until(pilot, lambda: app.focused is app.screen.query_one("#plan"))
         assert app.screen.query_one("#profile", Input).value == "profiles/resnet-11.json"
 
 

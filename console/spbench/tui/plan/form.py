@@ -207,9 +207,9 @@ and clusters, enter plans, and escape leaves the fields."""
             next_id = "measured-at"
         self.query_one(f"#{next_id}", Input).focus()
 
-    def focus_cluster(self) -> None:
-        """Focus the field of the cluster."""
-        self.query_one(f"#{CLUSTER}", Input).focus()
+    def focus_button(self) -> None:
+        """Focus the button that plans."""
+        self.query_one("#plan", Button).focus()
 
     def show_profile_batch(self, batch_size: int) -> None:
         """Show the batch size of the planned profile as the hint of its field."""

@@ -32,7 +32,7 @@ POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
 """With 150 columns memory, devices and layers are next to the stages."""
-MEASURED = "✓ {file} is measured. Enter plans for the cluster above; F2 lists other clusters."
+MEASURED = "✓ {file} is measured. Enter plans for the cluster above, c chooses another."
 OUTDATED = "these are the values before your changes; enter plans again"
 
 
@@ -272,7 +272,7 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
             self.form.set_text(PROFILE, request.output)
             self._show_message(MEASURED.format(file=request.output))
             if self.view.has_focus:
-                self.form.focus_cluster()
+                self.form.focus_button()  # so that keys of pages are not typed into a field
 
     def _end_work(self) -> None:
         self._planning_since = None
