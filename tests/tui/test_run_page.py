@@ -1491,6 +1491,19 @@ async def test_run_can_be_cancelled_before_the_page_shows_it(open_run, tmp_path,
         await run.press("escape")
 
 
+@pytest.mark.parametrize(
+    ("rank", "skew"), [(0, "1.00x, the faster of ranks 0-1 (the same work)"), (1, "1.50x the time")]
+)
+async def test_details_of_two_ranks_name_the_other_one(open_run, rank, skew):
+    events = make.make_timed_run([[4.0] * 9, [6.0] * 9], HOSTS[:2])
+    async with open_run(WIDE, events) as run:
+        await run.wait_until(lambda: len(run.ranks) == 2)
+        run.table("ranks").move_to(rank)
+        await run.focus("ranks")
+        await run.press("enter")
+        await run.wait_for_texts(f"rank {rank} ", skew)
+
+
 async def test_details_of_a_rank_explain_their_values(open_run):
     async with open_run(NARROW, make_running_events()) as run:
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])

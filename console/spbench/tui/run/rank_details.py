@@ -7,7 +7,7 @@ from typing import Any
 
 from spbench.record.case_parts import CheckResult
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import RankComparison
+from spbench.record.comparison import RankComparison, name_typical_rank
 from spbench.record.messages.slowness import find_culprit
 from spbench.record.number_formatting import (
     fold_numbers,
@@ -157,14 +157,23 @@ def _list_comparison_lines(
     ratios = comparison.compare(time_by_rank).ratios
     peers = comparison.find_comparable(time_by_rank).get(rank, (rank,))
     if rank in ratios:
-        ranks = fold_numbers(tuple(peers))
-        yield "skew", f"{format_factor(ratios[rank])} the median of ranks {ranks} (the same work)"
+        yield "skew", _describe_skew(rank, ratios[rank], tuple(peers))
     else:
         yield "skew", f"not compared: {_describe_single_work(case, rank)}"
     culprit = find_culprit(case, comparison, time_by_rank, ratios, rank)
     if culprit is not None:
         host = case.measured.ranks[culprit].host
         yield "waits for", f"rank {culprit} on {host}, which is slow"
+
+
+def _describe_skew(rank: int, ratio: float, peers: tuple[int, ...]) -> str:
+    """Return the ratio of a rank to the faster one of two, or to the median one."""
+    ranks = f"ranks {fold_numbers(peers)} (the same work)"
+    if len(peers) > 2:
+        return f"{format_factor(ratio)} the median of {ranks}"
+    if ratio > 1:
+        return f"{format_factor(ratio)} the time of {name_typical_rank(peers, rank)}"
+    return f"{format_factor(ratio)}, the faster of {ranks}"
 
 
 def _describe_single_work(case: CaseState, rank: int) -> str:
