@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ WRITES = os.environ.get("SPBENCH_MESSAGES") == "write"
 
 _new_texts: dict[Path, dict[str, list[str]]] = {}
 """Texts of this process's tests by file and test, in write mode."""
+_HAS_PASSED = pytest.StashKey[bool]()
 _collected: dict[Path, set[str]] = {}
 """Names of tests by file, with their parameters and before any is deselected."""
 
@@ -114,13 +115,24 @@ def messages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Message
     test = f"{request.path.relative_to(path.parent)}::{request.node.name}"
     expected = parse_messages(path.read_text()).get(test, [])
     folders = {str(tmp_path): "TMP", sys.executable: "PYTHON", str(ROOT): "ROOT"}
-    failures = request.session.testsfailed
     checked = Messages(test, expected, folders)
     yield checked
+    has_passed = request.node.stash.get(_HAS_PASSED, False)
     if WRITES:
-        _new_texts.setdefault(path, {})[test] = checked.texts
-    elif request.session.testsfailed == failures:
+        _new_texts.setdefault(path, {})[test] = checked.texts if has_passed else expected
+    elif has_passed:
         assert len(checked.texts) == len(expected), f"{test} checks fewer messages than {path} has"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Store whether a test has passed; one that is skipped checks no messages."""
+    report = yield
+    if call.when == "call":
+        item.stash[_HAS_PASSED] = report.passed
+    return report
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
