@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-LEAST_DELAY = 0.002
-"""The least seconds by which a slow iteration is longer, so that it exceeds noise."""
+from spbench_core.catalog.planted_fault import DEFAULT_FACTOR, MIN_DELAY
 
 
 class InjectedFaultError(RuntimeError):
@@ -42,7 +41,7 @@ def _slow(body: Callable[[], object], seconds: float | None) -> Callable[[], obj
         start = time.perf_counter()
         body()
         elapsed_seconds = time.perf_counter() - start if seconds is None else seconds
-        time.sleep(max(4 * elapsed_seconds, LEAST_DELAY))
+        time.sleep(max((DEFAULT_FACTOR - 1) * elapsed_seconds, MIN_DELAY))
 
     return slow_body
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,12 @@ def build_settings(request: Request) -> tuple[str, ...]:
     if request.launch_choice.oversubscribe:
         settings.append("launch.oversubscribe=force")
     return tuple(settings)
+
+
+def merge_overrides(overrides: Iterable[str], added: Sequence[str]) -> tuple[str, ...]:
+    """Return ``KEY=VALUE`` texts, where added ones replace those with their keys."""
+    keys = {text.partition("=")[0] for text in added}
+    return (*(text for text in overrides if text.partition("=")[0] not in keys), *added)
 
 
 def _check_launcher_name(name: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spbench.engine.plan import Request, RunPlan, build_settings, plan_suite
+from spbench.engine.plan import Request, RunPlan, build_settings, merge_overrides, plan_suite
 from spbench.errors import NothingSelected, UsageError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench.launch.jobs import group_cases, select_cases
@@ -136,7 +136,7 @@ def _read_recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]
         request = replace(
             request,
             suite=resolve_suite_path(start_folder, Path(run["file"])),
-            overrides=_merge_overrides(recorded["overrides"], request.overrides),
+            overrides=merge_overrides(recorded["overrides"], request.overrides),
             keyword=recorded["keyword"],
             cases=tuple(recorded["cases"]),
             inject=_read_faults(recorded["inject"]),
@@ -150,12 +150,6 @@ def _read_recorded(folder: RunFolder, request: Request) -> tuple[Request, Suite]
             f"run {folder.id}: its suite.yaml or run.json is damaged ({error}); start it again"
         ) from None
     return request, load_suite_text(text, request.suite, build_settings(request))
-
-
-def _merge_overrides(recorded: Iterable[str], added: Sequence[str]) -> tuple[str, ...]:
-    """Return ``KEY=VALUE`` texts, where added ones replace those with their keys."""
-    keys = {text.partition("=")[0] for text in added}
-    return (*(text for text in recorded if text.partition("=")[0] not in keys), *added)
 
 
 def _read_system(recorded: Any) -> str | None:

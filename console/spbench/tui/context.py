@@ -281,13 +281,12 @@ class ConsoleContext:
         ``iterations=80`` replace those of the console with the same key.
         """
         from spbench.engine.background import build_run_args
+        from spbench.engine.plan import merge_overrides
 
         choice = self.launch_choice
         if oversubscribe:
             choice = replace(choice, oversubscribe=True)
-        keys = {override.partition("=")[0] for override in overrides}
-        other_overrides = [text for text in self.overrides if text.partition("=")[0] not in keys]
-        all_overrides = (*other_overrides, *overrides)
+        all_overrides = merge_overrides(self.overrides, overrides)
         start_again = partial(
             self.start_suite,
             path,

@@ -19,6 +19,10 @@ COMMON_FAULTS = {
 FACTOR_FAULT = "slow"
 """The fault that takes a factor, by which it makes iterations slower."""
 MAX_FACTOR = 1000.0
+DEFAULT_FACTOR = 5.0
+"""The ratio of the times of a slow and a normal iteration without a factor."""
+MIN_DELAY = 0.002
+"""The least seconds by which an iteration without a factor is longer, so that it exceeds noise."""
 
 JOB_FAULTS = frozenset(
     {

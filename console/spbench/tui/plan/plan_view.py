@@ -280,7 +280,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         line.remove_class("hidden")
 
     def show_outcome(self, plan: Plan, outcome: MeasuredPlan | str) -> None:
-        """Show the times of the run that the page awaited, or why there are none."""
+        """Show the times of the run of the plan, or the reason why it has no times."""
         if isinstance(outcome, str):
             self.show_pending(outcome)
             return

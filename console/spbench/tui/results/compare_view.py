@@ -222,7 +222,7 @@ to the notes, which then have more lines; up and down scroll them."""
         case_id: str | None = None,
         remark: str = "",
     ) -> None:
-        """Show a comparison, with the cursor on a case, or a message on why there is none.
+        """Show a comparison, with the cursor on a case, or else a message.
 
         The remark is the reason for this run a.
         """

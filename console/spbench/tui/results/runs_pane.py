@@ -49,7 +49,7 @@ class RunsPane(FilterPane):
     """The table of the runs that match the filter.
 
     Args:
-        library: The runs; their folder is named if there are none.
+        library: The runs, and their folder, which an empty list names.
 
     Attributes:
         shown: The runs that match the filter, the newest first.

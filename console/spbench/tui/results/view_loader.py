@@ -177,7 +177,7 @@ class ViewLoader:
             view.show_pair(comparison, case, times, side.remark)
 
     async def _find_side(self, run: RecordedRun, request: ViewRequest) -> SideA | None:
-        """Return the run or the baseline to compare with; None if there is none."""
+        """Return the run or the baseline to compare with; None without any."""
         if request.baseline is not None:
             return SideA(baseline=request.baseline)
         if request.marked is not None and request.marked.id != run.summary.id:

@@ -14,16 +14,12 @@ from spbench.record.number_formatting import format_time
 from spbench.record.stragglers import MIN_BLOCKS, MIN_LAG_SECONDS, compute_needed_iterations
 from spbench.suites.inject import is_found_by_rank_times
 from spbench.tui.dialogs import ThirdAnswerDialog
-from spbench_core.catalog.planted_fault import PlantedFault
+from spbench_core.catalog.planted_fault import DEFAULT_FACTOR, MIN_DELAY, PlantedFault
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import RunPlan
     from spbench.suites.case import Case
-
-_DEFAULT_FACTOR = 5.0
-_DEFAULT_DELAY = 0.002
-"""Seconds by which an iteration of ``slow`` without a factor is longer at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ def _prolong(seconds: float, fault: PlantedFault) -> float:
     """Return the seconds of an iteration with the fault."""
     if fault.factor is not None:
         return seconds * fault.factor
-    return max(seconds * _DEFAULT_FACTOR, seconds + _DEFAULT_DELAY)
+    return max(seconds * DEFAULT_FACTOR, seconds + MIN_DELAY)
 
 
 class ShortCaseDialog(ThirdAnswerDialog):
