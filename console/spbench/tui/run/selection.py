@@ -207,10 +207,11 @@ class RunSelection:
         return slowness
 
     def list_slow_hosts(self) -> dict[str, frozenset[str]]:
-        """Return the hosts by case with a rank that is slow by the rules for findings."""
+        """Return hosts by case that have a rank which is slow by the rules for findings."""
         hosts = {
             case.id: frozenset(straggler.host for straggler in case.execution.stragglers)
             for case in self.feed.state.cases.values()
+            if case.execution.stragglers
         }
         live_case = self._live.case
         if live_case is not None and not live_case.status.is_final:
