@@ -254,7 +254,7 @@ def _plan_run(
         ("a suite", has_suite),
         ("-k", request.keyword is not None),
         ("--case", bool(request.cases)),
-        (" ".join(("--set", *overrides[:1])), bool(overrides)),
+        *((f"--set {text}", True) for text in overrides),
         ("--inject", bool(request.inject)),
         ("--system", request.system is not None),
     )
