@@ -418,8 +418,12 @@ async def test_sign_marks_the_selected_format(tmp_path, home):
 async def test_case_screen_shows_all_details(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=(200, 60)) as pilot:
-        await wait_for_run(pilot)
-        await pilot.press("tab", "down", "enter")
+        page = await wait_for_run(pilot)
+        cases = page.query_one("#cases")
+        await wait_until(pilot, lambda: cases in page.focus_chain)
+        cases.focus()
+        await wait_until(pilot, lambda: app.focused is cases)
+        await pilot.press("down", "enter")
         await wait_until(pilot, lambda: isinstance(app.screen, CaseScreen))
         await wait_until(pilot, lambda: "one process alone" in read_screen(app))
         figures = find_line(app, "lower").split()
