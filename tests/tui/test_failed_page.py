@@ -10,7 +10,7 @@ from spbench.tui.app import ConsoleApp
 from spbench.tui.dialogs import AskLine
 from spbench.tui.failed_page import FailedPage
 from spbench.tui.results.page import ResultsPage
-from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
+from support.tui.app_driver import DEADLINE, SIZES, make_console, read_screen, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +60,10 @@ async def fail_in_drawing(pilot, monkeypatch):
     table = pilot.app.screen.query_one("#runs")
     monkeypatch.setattr(type(table), "render_line", raise_error)
     table.refresh()
-    await wait_until(
-        pilot, lambda: pilot.app.page_errors or isinstance(pilot.app.screen, FailedPage)
-    )
+    # Not wait_until: the pilot would draw the table too, and the error would end the test.
+    async with asyncio.timeout(DEADLINE):
+        while not (pilot.app.page_errors or isinstance(pilot.app.screen, FailedPage)):
+            await asyncio.sleep(0.02)
     monkeypatch.undo()
     monkeypatch.setattr(ConsoleApp, "CONTAINS_FAILURES", True)
 
