@@ -94,7 +94,7 @@ async def wait_for_run(pilot):
         pilot, lambda: pilot.app.context.feed is not None and pilot.app.context.feed.ended
     )
     await wait_until(
-        pilot, lambda: "✗ failed" in read_screen(pilot.app) and "8/8" in read_screen(pilot.app)
+        pilot, lambda: "! fault found" in read_screen(pilot.app) and "8/8" in read_screen(pilot.app)
     )
     await wait_until(pilot, lambda: "■ ended 9 cases" in read_screen(pilot.app))
     if pilot.app.size.height >= OVERVIEW_LINES:
