@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 from dataclasses import replace
 from itertools import pairwise
 
@@ -26,7 +27,7 @@ from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.failure import REMEDY
-from spbench.tui.plan.form import HINT_BY_FIELD
+from spbench.tui.plan.form import HINT_BY_FIELD, NO_CLUSTER
 from spbench.tui.plan.plan_rows import (
     build_alternative_rows,
     build_layer_table,
@@ -837,3 +838,41 @@ async def test_c_goes_to_the_cluster_whose_f2_lists_clusters(folder):
         await pilot.click("Button#plan")
         await wait_until(pilot, lambda: page.details and page.details.cluster.name == "1x2")
         await wait_until(pilot, lambda: "assumed speed: each device" in read_screen(app))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("5", "= 1 machine with 5 devices"),
+        ("8,16", "= 2 machines with 8 devices each"),
+        ("2x8,1x4", "= 2 machines with 8 devices each and 1 machine with 4 devices"),
+        ("two.yaml", "= 1 machine with 2 devices"),
+        ("dapple-a", "= 2 machines with 8 devices each"),
+        ("this-machine", f"= {socket.gethostname()}, "),
+        ("5x", NO_CLUSTER),
+    ],
+)
+async def test_size_of_a_cluster_is_next_to_its_field(folder, text, size):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_form(pilot)
+        get_input(app, "cluster").value = text
+        await wait_until(pilot, lambda: size in read_screen(app))
+
+
+async def test_planned_cluster_is_in_the_title_of_the_plan(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await make_plan(pilot)
+        await wait_until(pilot, lambda: "Plan for 1 machine with 2 devices" in read_screen(app))
+
+
+async def test_footer_says_how_to_leave_a_field(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_form(pilot)
+        await pilot.press("c")
+        await wait_until(pilot, lambda: "esc Leave field" in read_screen(app))
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: app.focused is page.view)
+        await wait_until(pilot, lambda: "Leave field" not in read_screen(app))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from spbench.planner.cluster.machines import Cluster
+from spbench.planner.cluster.this_machine import THIS_MACHINE
 from spbench.planner.output.plan_description import describe_links, describe_memory
 from spbench.planner.profile.layers import Profile
 from spbench_core.number_text import format_quantity
+
+_MAX_GROUPS = 3
+"""The most groups of equal machines that are described one by one."""
 
 
 def describe_network(profile: Profile) -> str:
@@ -26,6 +32,25 @@ def _list_sizes(params: dict[str, Any]) -> Iterator[str]:
         yield f"{image_size}x{image_size}"
     elif image_size:
         yield "x".join(map(str, image_size))
+
+
+def describe_machines(cluster: Cluster) -> str:
+    """Return the size of a cluster: ``2 machines with 8 devices each``."""
+    if cluster.name == THIS_MACHINE:
+        return f"{socket.gethostname()}, {format_quantity(cluster.device_count, 'core')}"
+    groups = [(len(list(group)), size) for size, group in groupby(cluster.sizes)]
+    if len(groups) > _MAX_GROUPS:
+        machines_text = format_quantity(len(cluster.machines), "machine")
+        return f"{machines_text} with {format_quantity(cluster.device_count, 'device')} in all"
+    return " and ".join(describe_group(machines, devices) for machines, devices in groups)
+
+
+def describe_group(machines: int, devices: int) -> str:
+    """Return the size of machines with an equal number of devices."""
+    devices_text = format_quantity(devices, "device")
+    if machines == 1:
+        return f"1 machine with {devices_text}"
+    return f"{format_quantity(machines, 'machine')} with {devices_text} each"
 
 
 def describe_device_speed(profile: Profile, cluster: Cluster) -> str:

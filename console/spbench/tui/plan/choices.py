@@ -12,6 +12,7 @@ from spbench.launch.placement import count_cores
 from spbench.planner.cluster.machines import PRESETS
 from spbench.planner.cluster.this_machine import THIS_MACHINE
 from spbench.planner.nearby_files import find_nearby_files
+from spbench.planner.output.plan_inputs import describe_group, describe_machines
 from spbench.planner.profile_process import MODELS, ProfileRequest
 from spbench.report.links import find_last_link_matrix
 from spbench.suites.pipe_files import expand_user_path
@@ -107,17 +108,11 @@ def list_clusters(folder: Path, home: Path) -> list[Choice]:
     if measured is not None:
         choices.append(Choice(measured[0].id, "hosts and links as this run measured them"))
     choices += (
-        Choice(f"{machines}x{devices}", _describe_size(machines, devices))
+        Choice(f"{machines}x{devices}", describe_group(machines, devices))
         for machines, devices in _SMALL_CLUSTERS
     )
     choices.append(Choice(OWN, "type machines times devices, such as 2x8 or 1x4,1x2, or a file"))
     for name, preset in PRESETS.items():
-        size = _describe_size(len(preset.machines), preset.device_count // len(preset.machines))
+        size = describe_machines(preset)
         choices.append(Choice(name, f"{size}, from the DAPPLE paper"))
     return choices
-
-
-def _describe_size(machines: int, devices: int) -> str:
-    machines_text = format_quantity(machines, "machine")
-    devices_text = format_quantity(devices, "device")
-    return f"{machines_text} with {devices_text}{' each' if machines > 1 else ''}"

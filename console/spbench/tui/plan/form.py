@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual import events
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -16,8 +16,10 @@ from textual.reactive import reactive
 from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Static
 
-from spbench.planner.cluster.lookup import NAMES
+from spbench.errors import SpbenchError
+from spbench.planner.cluster.lookup import NAMES, find_cluster
 from spbench.planner.nearby_files import NearbyFiles, complete_path
+from spbench.planner.output.plan_inputs import describe_machines
 from spbench.planner.plans import Mode
 from spbench.planner.request import PlanRequest, parse_plan_request
 from spbench.tui.widgets.keys import make_binding
@@ -27,6 +29,8 @@ CLUSTER = "cluster"
 _PROFILE_HINT = "times of layers: F2 lists"
 _CLUSTER_HINT = "2x8 (machines x devices), a file or a run: F2 lists"
 _BATCH_HINT = "as in profile"
+NO_CLUSTER = "no cluster yet; F2 lists clusters"
+"""Next to a text that does not name a cluster."""
 _FIRST_BATCH = "8"
 """With two devices, each gets a batch that a profile with the default values has measured."""
 HINT_BY_FIELD = {
@@ -126,8 +130,19 @@ it is torchgraph text, the format of PipeDream, enter the batch size next to it.
 this-machine, machines times devices (2x8 is two machines of 8 devices), a preset (dapple-a is
 cluster A of the DAPPLE paper), a YAML file, or a run of link.pingpong (its id, or last). The batch
 is the number of samples of a step. A micro-batch is the part of it that goes through the stages at
-once. If its field is empty, the planner chooses the size. → takes a suggestion, F2 lists profiles
+once. If its field is empty, the planner chooses the size. The size of the cluster is shown next to
+its field. → takes a suggestion, F2 lists profiles
 and clusters, enter plans, and escape leaves the fields."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        make_binding(
+            "plan.leave-fields",
+            "escape",
+            "screen.stop",
+            "Leave field",
+            "Leave the fields, so that keys work again",
+            show=True,
+        )
+    ]
     DEFAULT_CSS = """
     PlanForm { height: 5; }
     PlanForm Horizontal { height: 1; }
@@ -137,6 +152,8 @@ and clusters, enter plans, and escape leaves the fields."""
     PlanForm .number { width: 10; }
     PlanForm #measured-at { width: 16; }
     PlanForm #cluster, PlanForm #measured-at { margin-right: 0; }
+    PlanForm #cluster { max-width: 54; }
+    PlanForm #cluster-size { width: auto; padding: 0 1; color: $text-muted; }
     PlanForm Button { margin-left: 2; min-width: 8; }
     """
 
@@ -162,6 +179,7 @@ and clusters, enter plans, and escape leaves the fields."""
             yield ClusterInput(
                 placeholder=_CLUSTER_HINT, suggester=self._clusters, id=CLUSTER, compact=True
             )
+            yield Static("", id="cluster-size", markup=False)
         with Horizontal():
             yield Label("Batch", classes="first")
             yield Input(_FIRST_BATCH, id="batch", classes="number", compact=True)
@@ -178,6 +196,17 @@ and clusters, enter plans, and escape leaves the fields."""
     def on_descendant_blur(self) -> None:
         """Describe no field."""
         self.border_subtitle = ""
+
+    @on(Input.Changed, f"#{CLUSTER}")
+    def _describe_cluster(self, event: Input.Changed) -> None:
+        self._show_cluster_size(event.value)
+
+    @work(exclusive=True, group="cluster-size")
+    async def _show_cluster_size(self, text: str) -> None:
+        size = ""
+        if text.strip():
+            size = await asyncio.to_thread(_describe_cluster, text, self._home, self._folder)
+        self.query_one("#cluster-size", Static).update(size)
 
     def offer(self, files: NearbyFiles) -> None:
         """Offer these files as completions, and fill empty fields with the newest ones."""
@@ -249,3 +278,11 @@ and clusters, enter plans, and escape leaves the fields."""
 
     def _get_text(self, id: str) -> str:
         return self.query_one(f"#{id}", Input).value
+
+
+def _describe_cluster(text: str, home: Path, folder: Path) -> str:
+    """Return the machines and devices of a text, with a sign of equality."""
+    try:
+        return f"= {describe_machines(find_cluster(text, home, folder))}"
+    except SpbenchError:
+        return NO_CLUSTER

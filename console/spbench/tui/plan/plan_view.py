@@ -22,6 +22,7 @@ from spbench.planner.output.plan_description import (
 from spbench.planner.output.plan_inputs import (
     describe_cluster_values,
     describe_device_speed,
+    describe_machines,
     describe_network,
 )
 from spbench.planner.output.plan_reasons import explain_choice
@@ -146,7 +147,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         yield Static(NO_PLAN, id="message", markup=False)
         with Container(id="upper", classes="hidden"):
             with Vertical(id="left", classes="column"):
-                with PlanPane("Plan", STAGE_LEGEND):
+                with PlanPane("Plan", STAGE_LEGEND, id="plan-pane"):
                     yield Static("", id="headline", markup=False)
                     yield Static("", id="measurement", classes="notes hidden", markup=False)
                     yield Static("", id="forecast", markup=False)
@@ -197,6 +198,8 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
             Content("\n").join([title, *map(Content, other_lines)])
         )
         network = describe_network(details.profile)
+        machines_text = describe_machines(details.cluster)
+        self.query_one("#plan-pane").border_title = Content(f"Plan for {machines_text}")
         cluster_line = describe_cluster_values(details.cluster)
         if details.cluster.is_assumed:
             cluster_line = f"{cluster_line}. Ctrl+S writes these as a file to edit."
