@@ -20,7 +20,7 @@ async def test_undo_and_redo_appear_while_they_have_an_effect(suite):
         await wait_until(pilot, lambda: "Open" in read_key_bar(app))
         assert "Undo" not in read_key_bar(app)
         text = get_editor(app).text
-        await pilot.press("enter")
+        await pilot.press("e")
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         await pilot.press("#")
         await wait_until(pilot, lambda: "Undo" in read_key_bar(app))

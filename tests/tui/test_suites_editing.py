@@ -103,9 +103,9 @@ async def test_key_that_leaves_the_text_does_not_change_it(suite, key):
         await wait_for_cases(pilot)
         editor = get_editor(app)
         editor.focus()
-        await wait_until(pilot, lambda: "esc Leave text" in read_screen(app))
+        await wait_until(pilot, lambda: "esc Cases" in read_screen(app))
         await pilot.press(key)
-        assert app.focused is not editor
+        await wait_until(pilot, lambda: app.focused is not editor)
         assert editor.text == SUITE
 
 

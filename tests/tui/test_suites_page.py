@@ -117,6 +117,33 @@ async def test_text_cursor_and_selected_case_follow_each_other(suite):
         await pilot.press("home")
         await wait_until(pilot, lambda: get_editor(app).cursor_line == FIRST_CASE_LINE)
         assert app.focused is table
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_enter_edits_a_case_in_its_form_and_e_goes_to_its_text(suite, size):
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "e Text" in read_screen(app))
+        await pilot.press("end", "enter")
+        await wait_for_form(pilot)
+        assert app.screen.query_one("#preview").text.startswith("  # The second, swept.")
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        await pilot.press("e")
+        await wait_until(pilot, lambda: app.focused is get_editor(app))
+        assert get_editor(app).cursor_line == SECOND_CASE_LINE
+        await wait_until(pilot, lambda: "esc Cases" in read_screen(app))
+        assert "e Text" not in read_screen(app)
+        await pilot.press("escape")
+        assert app.focused is app.screen.query_one("#cases")
+        assert get_editor(app).text == SUITE
+
+
+async def test_enter_on_a_case_goes_to_the_text_if_its_form_cannot_open(suite):
+    app = open_suite(suite, readonly=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
         await pilot.press("enter")
         await wait_until(pilot, lambda: app.focused is get_editor(app))
 

@@ -13,14 +13,27 @@ if TYPE_CHECKING:
     from spbench.tui.suites.cases_pane import CasesPane
     from spbench.tui.suites.text_pane import TextPane
 
+HELP = """\
+Write a suite, see its cases and the exact launch command of each, and run it. The panes are the
+suite files, the text with its errors, the cases, and the command of the selected case. The table
+selects the case at the cursor of the text, and selecting a case moves the cursor to it. Enter on a
+case edits it in a form, e goes to its text, and Escape leads back. Letter keys work if no text has
+the focus. No letter starts a run: use F5 and F6."""
+MODIFYING_ACTIONS = frozenset(
+    {"compose", "run_all", "run_marked", "run_case", "save", "edit", "edit_suite"}
+    | {"inject", "remove", "new", "init"}
+)
+"""Actions with effects outside the console."""
 FOOTER = (
     *(
         "suites.next-error",
         "suites.run-marked",
         "suites.run-all",
         "suites.compose",
+        "suites.edit-text",
         "suites.edit",
         "suites.run-case",
+        "cases.mark",
     ),
     *(
         "suites.edit-suite",
@@ -91,10 +104,13 @@ SUITES_BINDINGS: list[BindingType] = [
     ),
     make_binding("suites.edit", "f3", "edit", "Edit case", "Edit the case at the cursor in a form"),
     make_binding(
+        "suites.edit-text", "e", "edit_text", "Text", "Go to the selected case in the text"
+    ),
+    make_binding(
         "suites.edit-suite",
         "ctrl+d,D",
         "edit_suite",
-        "Suite defaults",
+        "Defaults",
         "Edit the suite: name, description, defaults",
     ),
     make_binding(
@@ -139,7 +155,7 @@ def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleCo
         return text.error_count > 0
     if action == "run_all":
         return True  # with no open suite, it runs the file under the cursor
-    if action in ("compose", "edit_suite", "reload", "toggle_files"):
+    if action in ("compose", "edit_suite", "edit_text", "reload", "toggle_files"):
         return is_open
     if action in ("edit", "remove", "run_case", "inject"):
         return cases.selected_line is not None

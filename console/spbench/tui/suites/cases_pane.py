@@ -135,12 +135,14 @@ class CasesPane(Vertical):
     """
 
     class CaseSelected(Message):
-        """The user selected a case; if ``opened``, its line is to be edited."""
+        """The user selected the case at a line."""
 
-        def __init__(self, line: int, opened: bool) -> None:
+        def __init__(self, line: int) -> None:
             super().__init__()
             self.line = line
-            self.opened = opened
+
+    class CaseOpened(Message):
+        """The user opened the selected case, to edit it."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -237,14 +239,15 @@ class CasesPane(Vertical):
         self._page_cursor = None
 
     def on_line_table_row_selected(self, event: LineTable.RowSelected) -> None:
-        """Edit the line of a case."""
+        """Select a case, and edit it."""
         event.stop()
-        self.post_selection(opened=True)
+        self.post_selection()
+        self.post_message(self.CaseOpened())
 
-    def post_selection(self, *, opened: bool = False) -> None:
+    def post_selection(self) -> None:
         """Post the line of the selected case, for the editor."""
         if self.case is not None:
-            self.post_message(self.CaseSelected(self._rows.line(self.case), opened))
+            self.post_message(self.CaseSelected(self._rows.line(self.case)))
 
     def _show_command_soon(self) -> None:
         if self._command_timer is not None:

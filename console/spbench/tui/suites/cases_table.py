@@ -27,9 +27,10 @@ class CasesTable(FilterPane):
     """The cases that match the filter, and the marks."""
 
     HELP = """\
-The cases that the suite expands to. / filters them by words of their id, benchmark and parameters.
-Space marks a case (●), a marks all that are shown or removes their marks. F5 runs the marked cases,
-or all if none is marked. The estimate is the duration in earlier runs, or with ~ one computed from
+The cases that the suite expands to. Enter edits a case in a form, and e goes to it in the text.
+/ filters them by words of their id, benchmark and parameters. Space marks a case (●), a marks all
+that are shown or removes their marks. F5 runs the marked cases, or all if none is marked. The
+estimate is the duration in earlier runs, or with ~ one computed from
 the work for an idle machine, within a factor of 5. It leaves out the start of the launch, which
 cases share: the total below the table includes it, with its length in brackets. Unknown: the work
 depends on your code or on a GPU."""

@@ -59,9 +59,9 @@ The text of the suite. Errors are marked ✗ at their line as you type, and list
 » marks a line with more text to the right; it scrolls with the cursor.
 Enter keeps the indentation, and adds a level after "key:" and in an item "- ". Tab indents selected
 lines or a blank line, and Shift+Tab unindents them. On any other line, they go to the next or
-previous pane. Escape leaves the text, so that all keys of the page work. The function keys work
-here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the values after "key: ".
-Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
+previous pane. Escape leads back to the cases, where all keys of the page work. The function keys
+work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the values after
+"key: ". Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             replace(binding, key=_SHORTENED_KEYS.get(binding.key, binding.key))
@@ -73,9 +73,9 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
         make_binding(
             "editor.leave",
             "escape",
-            "leave",
-            "Leave text",
-            "Leave the text, so that all keys of the page work",
+            "app.focus('cases')",
+            "Cases",
+            "Go to the cases, where all keys of the page work",
             show=True,
         ),
         make_binding(
@@ -191,10 +191,6 @@ Ctrl+G goes to the next error. Ctrl+Z undoes a change, Ctrl+Y redoes it."""
             timeout=8 if name else 4,
             markup=False,
         )
-
-    def action_leave(self) -> None:
-        """Go to the next pane."""
-        self.screen.focus_next()
 
     def action_complete(self) -> None:
         """Ask for a key or value that is allowed at the cursor, and insert it."""

@@ -18,6 +18,8 @@ from spbench.tui.page import Page
 from spbench.tui.suites.bindings import (
     CONDITIONAL_ACTIONS,
     FOOTER,
+    HELP,
+    MODIFYING_ACTIONS,
     SUITES_BINDINGS,
     has_effect,
     is_possible,
@@ -45,16 +47,8 @@ class SuitesPage(Page):
     """Suite files, the text of a suite, its cases and their commands."""
 
     NAME = "suites"
-    HELP = """\
-Write a suite, see its cases and the exact launch command of each, and run it. The panes are the
-suite files, the text with its errors, the cases, and the command of the selected case. The table
-selects the case at the cursor of the text, and selecting a case moves the cursor to it. Letter keys
-work if no text has the focus. In the editor use the function keys, or press Escape first. No letter
-starts a run: use F5 and F6."""
-    MODIFYING_ACTIONS = frozenset(
-        {"compose", "run_all", "run_marked", "run_case", "save", "edit", "edit_suite"}
-        | {"inject", "remove", "new", "init"}
-    )
+    HELP = HELP
+    MODIFYING_ACTIONS = MODIFYING_ACTIONS
     FOOTER = FOOTER
     BINDINGS: ClassVar[list[BindingType]] = SUITES_BINDINGS
     DEFAULT_CSS = """
@@ -271,8 +265,13 @@ starts a run: use F5 and F6."""
             # Before the editor reports its move, the table may have moved to another case.
             self._requested_line = event.line
             editor.go_to(event.line)
-        if event.opened:
-            editor.focus()
+
+    def on_cases_pane_case_opened(self) -> None:
+        """Edit a case in its form, or in the text if the form cannot."""
+        if self.context.readonly or self.cases_pane.selected_line is None:
+            self.action_edit_text()
+        else:
+            self.action_edit()
 
     def refresh_page(self) -> None:
         """Plan the jobs again if hosts, launcher or environment have changed."""
@@ -300,6 +299,10 @@ starts a run: use F5 and F6."""
     def action_edit(self) -> None:
         """Edit the case at the cursor."""
         self._change_suite(self._composer.edit, "select a case, then press F3 to edit it")
+
+    def action_edit_text(self) -> None:
+        """Focus the text, in which the cursor is at the selected case."""
+        self.text_pane.editor.focus()
 
     def action_edit_suite(self) -> None:
         """Edit name, description and defaults of the suite."""
