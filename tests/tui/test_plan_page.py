@@ -16,7 +16,6 @@ from spbench.planner.errors import PlannerError
 from spbench.planner.output.emission import emit_suite
 from spbench.planner.output.measured_plan import MeasuredPlan
 from spbench.planner.output.plan_description import STAGE_LEGEND, format_memory
-from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.request import compute_plan
 from spbench.planner.simulation.step import simulate
@@ -126,12 +125,12 @@ async def test_enter_plans_the_nearby_files(folder, size):
         for _ in range(8):  # scrolling reaches all of it
             texts_shown.update(
                 text
-                for text in ("DP + P3", "this plan", "parameters", "stage 1 .", "bubble")
+                for text in ("DP + P3", "this plan", "parameters", "stage 1 ·", "bubble")
                 if text in read_screen(app)
             )
             await pilot.press("pagedown")
             await pilot.pause()
-        assert texts_shown == {"DP + P3", "this plan", "parameters", "stage 1 .", "bubble"}
+        assert texts_shown == {"DP + P3", "this plan", "parameters", "stage 1 ·", "bubble"}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -280,7 +279,7 @@ async def test_zooms_the_timeline_of_the_step(folder):
     async with app.run_test(size=(200, 60)) as pilot:
         page = await make_plan(pilot)
         line = page.query_one("#timeline")
-        await wait_until(pilot, lambda: line.size.width > 100)
+        await wait_until(pilot, lambda: line.size.width > 60)
         fitted = line.size.width
         await pilot.press("plus")
         await wait_until(pilot, lambda: line.size.width == 2 * fitted)
@@ -300,6 +299,25 @@ async def test_keys_that_a_text_field_takes_are_not_offered(folder):
         assert "f5 Run & compare" in read_screen(app)
 
 
+async def test_step_is_drawn_as_blocks_of_micro_batches(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        line = page.query_one("#timeline", Static)
+        await wait_until(pilot, lambda: "F0" in str(line.content))
+        first, second, axis = str(line.content).splitlines()
+        assert first.startswith("stage 0 F0F1")
+        assert second.startswith("stage 1 ·")
+        assert "B15" in first
+        assert axis.endswith(format_time(1000 * page.details.plan.step_s))
+        notes = str(page.query_one("#step-notes", Static).content)
+        assert "■ F0 forward pass of micro-batch 0  ■ B0 backward pass" in notes.replace(
+            "\xa0", " "
+        )
+        assert "Schedule 1f1b-deep: as in 1f1b passes alternate" in notes
+        assert "weight gradients" not in notes
+
+
 async def test_timeline_shows_deferred_weight_gradients(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -307,9 +325,10 @@ async def test_timeline_shows_deferred_weight_gradients(folder):
         simulation = simulate(replace(page.details.plan, schedule="zb-h1"))
         page.view.show(replace(page.details, simulation=simulation))
         line = page.query_one("#timeline", Static)
-        await wait_until(pilot, lambda: "A" in str(line.content))
-        lines = str(line.content).splitlines()
-        assert lines == render_timeline_text(simulation, len(lines[0]))
+        await wait_until(pilot, lambda: "W0" in str(line.content))
+        notes = str(page.query_one("#step-notes", Static).content)
+        assert "■ W0 weight gradients" in notes.replace("\xa0", " ")
+        assert "Schedule zb-h1: a stage computes gradients of weights while" in notes
 
 
 async def test_input_errors_are_shown_on_the_page(folder):
@@ -640,6 +659,8 @@ async def test_panes_have_frames_and_legends_where_they_fit(folder, size, is_fra
     app = make_console(folder, page="plan")
     async with app.run_test(size=size) as pilot:
         page = await make_plan(pilot)
+        timeline = page.query_one("#timeline", Static)
+        await wait_until(pilot, lambda: "F0" in str(timeline.content))  # it moves the pane down
         pane = page.query_one("#memory")
         pane.scroll_visible(animate=False)
         await wait_until(pilot, lambda: "a full bar is the device's memory" in read_screen(app))

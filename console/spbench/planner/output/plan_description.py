@@ -79,7 +79,7 @@ def explain_plan(plan: Plan) -> list[str]:
         slowest = max(range(len(stages)), key=lambda index: _compute_pass_seconds(stages[index]))
         seconds = format_seconds(_compute_pass_seconds(stages[slowest]))
         lines.append(f"Stage {slowest} is the slowest: its passes take {seconds} per micro-batch.")
-        lines.append(f"Schedule {plan.schedule}: {_MEANING_BY_SCHEDULE[plan.schedule]}.")
+        lines.append(describe_schedule(plan.schedule))
     shared = [index for index, stage in enumerate(stages) if stage.device_count > 1]
     if shared:
         lines.append(
@@ -90,6 +90,19 @@ def explain_plan(plan: Plan) -> list[str]:
     memory = format_memory(stages[largest].memory_bytes)
     lines.append(f"Stage {largest} needs the most memory: {memory} on each of its devices.")
     return lines
+
+
+def describe_schedule(schedule: Schedule) -> str:
+    """Return the name of a schedule and its meaning."""
+    return f"Schedule {schedule}: {_MEANING_BY_SCHEDULE[schedule]}."
+
+
+def describe_bubble(simulation: Simulation) -> str:
+    """Return the step's time and bubble."""
+    return (
+        f"step {format_seconds(simulation.step_s)}, bubble {format_percent(simulation.bubble)} "
+        "(devices' time without work)"
+    )
 
 
 def _compute_pass_seconds(stage: PlanStage) -> float:
@@ -268,8 +281,7 @@ def describe_step(simulation: Simulation) -> tuple[str, str]:
     marks.append("= all-reduce")
     return (
         ", ".join(marks),
-        f"{simulation.schedule}: step {format_seconds(simulation.step_s)}, "
-        f"bubble {format_percent(simulation.bubble)} (devices' time without work)",
+        f"{simulation.schedule}: {describe_bubble(simulation)}",
     )
 
 

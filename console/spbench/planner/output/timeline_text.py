@@ -35,21 +35,37 @@ def render_timeline_text(simulation: Simulation, width: int) -> list[str]:
     label_width = len(f"stage {stages - 1} ")
     columns = max(width, _NARROW) - label_width
     lines = []
-    for stage in range(stages):
-        spans = [span for span in simulation.spans if span.stage == stage]
-        row = _render_row(spans, simulation.step_s / columns, columns)
+    for stage, spans in enumerate(list_column_spans(simulation, columns)):
+        row = "".join(map(_find_mark, spans))
         lines.append(f"{f'stage {stage}':<{label_width}}{row}")
     return [*lines, _render_axis(label_width, columns, simulation.step_s)]
 
 
-def _render_row(spans: Iterable[StepSpan], column_s: float, columns: int) -> str:
-    """Return one character for each share of the step: the work that takes most of it."""
-    longest_by_column = [(0.0, IDLE)] * columns
+def list_column_spans(simulation: Simulation, columns: int) -> list[list[StepSpan | None]]:
+    """Return the work of each stage in equal parts of a step.
+
+    The work that takes most of a part is chosen; None if most of the part is idle.
+
+    Args:
+        simulation: The step.
+        columns: The number of parts.
+    """
+    return [
+        _list_row_spans(
+            [span for span in simulation.spans if span.stage == stage and span.kind in _MARKS],
+            simulation.step_s / columns,
+            columns,
+        )
+        for stage in range(len(simulation.in_flight))
+    ]
+
+
+def _list_row_spans(
+    spans: Iterable[StepSpan], column_s: float, columns: int
+) -> list[StepSpan | None]:
+    longest_by_column: list[tuple[float, StepSpan | None]] = [(0.0, None)] * columns
     idle_s = [column_s] * columns
     for span in spans:
-        mark = _find_mark(span)
-        if mark is None:
-            continue
         first = min(int(span.start_s / column_s), columns - 1)
         last = min(int(span.end_s / column_s), columns - 1)
         for column in range(first, last + 1):
@@ -59,20 +75,19 @@ def _render_row(spans: Iterable[StepSpan], column_s: float, columns: int) -> str
             if span.kind != "all-reduce":
                 idle_s[column] -= overlap_s
             longest_by_column[column] = max(
-                longest_by_column[column], (overlap_s, mark), key=itemgetter(0)
+                longest_by_column[column], (overlap_s, span), key=itemgetter(0)
             )
-    columns_with_idle = zip(longest_by_column, idle_s, strict=True)
-    return "".join(
-        mark if overlap_s >= column_idle_s else IDLE
-        for (overlap_s, mark), column_idle_s in columns_with_idle
-    )
+    return [
+        span if overlap_s >= column_idle_s else None
+        for (overlap_s, span), column_idle_s in zip(longest_by_column, idle_s, strict=True)
+    ]
 
 
-def _find_mark(span: StepSpan) -> str | None:
-    marks_of_kind = _MARKS.get(span.kind)
-    if marks_of_kind is None:
-        return None
-    return marks_of_kind[(span.micro_batch or 0) % len(marks_of_kind)]
+def _find_mark(span: StepSpan | None) -> str:
+    if span is None:
+        return IDLE
+    marks = _MARKS[span.kind]
+    return marks[(span.micro_batch or 0) % len(marks)]
 
 
 def _render_axis(label_width: int, columns: int, seconds: float) -> str:

@@ -33,6 +33,7 @@ NO_CLUSTER = "no cluster yet; F2 lists clusters"
 """Next to a text that does not name a cluster."""
 _FIRST_BATCH = "8"
 """With two devices, each gets a batch that a profile with the default values has measured."""
+_TEXT_BY_MODE: dict[Mode, str] = {"best": "best", "hpgo": "hpgo (DAPPLE)"}
 HINT_BY_FIELD = {
     PROFILE: "the measured times of a model's layers; F2 lists, Ctrl+N measures",
     "measured-at": "samples of a batch of the profile, if its file lacks it",
@@ -71,8 +72,8 @@ once; its estimate of the step is shown. Space, ← and → change the mode."""
     def render(self) -> Content:
         """Return both modes, each with a sign for its state."""
         shown = (
-            Content.styled(f"● {mode}", "bold") if mode == self.mode else Content(f"○ {mode}")
-            for mode in ("best", "hpgo")
+            Content.styled(f"● {text}", "bold") if mode == self.mode else Content(f"○ {text}")
+            for mode, text in _TEXT_BY_MODE.items()
         )
         return Content("  ").join(shown)
 
@@ -149,12 +150,12 @@ and clusters, enter plans, and escape leaves the fields."""
     PlanForm Label { width: auto; color: $text-primary; padding-right: 1; }
     PlanForm .first { width: 9; }
     PlanForm Input { width: 1fr; margin-right: 2; }
-    PlanForm .number { width: 10; }
+    PlanForm .number { width: 7; }
     PlanForm #measured-at { width: 16; }
     PlanForm #cluster, PlanForm #measured-at { margin-right: 0; }
     PlanForm #cluster { max-width: 54; }
     PlanForm #cluster-size { width: auto; padding: 0 1; color: $text-muted; }
-    PlanForm Button { margin-left: 2; min-width: 8; }
+    PlanForm Button { margin-left: 1; min-width: 8; }
     """
 
     def __init__(self, folder: Path, home: Path) -> None:

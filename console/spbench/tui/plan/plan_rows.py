@@ -31,7 +31,6 @@ STAGES = (
     Column("stage", "stage", 5, "right"),
     Column("layers", "layers", 14, flexible=True),
     Column("devices", "devices", 7),
-    Column("replicas", "replicas", 8, "right", drop_priority=4),
     Column("forward", "forward", 7, "right"),
     Column("backward", "backward", 8, "right"),
     Column("send", "send", 7, "right", drop_priority=3),
@@ -93,10 +92,9 @@ def build_stage_rows(details: PlanDetails) -> list[FixedRow]:
         stage = details.plan.stages[index]
         number, _, _, devices, *time_texts, _ = format_stage_cells(details.plan, index)
         layers = format_span(names, stage.start, stage.end)
-        replicas = str(stage.device_count)
-        cells: list[TableCell | str] = [number, layers, devices, replicas, *time_texts]
+        cells: list[TableCell | str] = [number, layers, devices, *time_texts]
         cells.append(_make_memory_cell(memory))
-        sort_keys = [index, stage.start, stage.devices, stage.device_count]
+        sort_keys = [index, stage.start, stage.devices]
         sort_keys += [stage.forward_s, stage.backward_s, stage.send_s, stage.all_reduce_s]
         sort_keys.append(memory.peak_bytes)
         rows.append(FixedRow(cells, sort_keys))

@@ -122,7 +122,7 @@ ways to train the same model, each at its best micro-batch size. Mode best also 
 that none is faster than the plan. In mode hpgo they are estimates of DAPPLE's planner. DP is data
 parallelism: each device has all layers. With P3, gradients are also summed during the next step.
 Memory: the parts of parameters, kept activations and the running pass. Devices: the shares of a
-step for passes and all-reduces. Layers: the profile. Below: one step."""
+step for passes and all-reduces. Layers: the profile."""
 
     DEFAULT_CSS = """
     PlanView { height: 1fr; scrollbar-size-vertical: 1; }
@@ -155,14 +155,15 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                     yield Static("", id="stage-notes", classes="notes", markup=False)
                     yield Static("", id="reasons", classes="notes", markup=False)
                     yield Static("", id="inputs", markup=False)
-                with PlanPane("Alternatives", _ALTERNATIVES_LEGEND):
-                    yield _make_table("alternatives", ALTERNATIVES)
-                    yield Static("", id="alternative-notes", classes="notes", markup=False)
-            with Vertical(id="right", classes="column"):
                 with PlanPane("Predicted and measured", _MEASURED_LEGEND, id="measured"):
                     yield _make_table("verification", MEASURED)
                     yield Static("", id="run-noise", classes="notes", markup=False)
                     yield Static("", id="step-parts", classes="notes", markup=False)
+                with PlanPane("Alternatives", _ALTERNATIVES_LEGEND):
+                    yield _make_table("alternatives", ALTERNATIVES)
+                    yield Static("", id="alternative-notes", classes="notes", markup=False)
+            with Vertical(id="right", classes="column"):
+                yield StepPane()
                 with PlanPane("Memory of each device, at its peak", id="memory"):
                     yield StackedBars()
                     yield Static("", id="memory-parts", classes="notes", markup=False)
@@ -172,9 +173,6 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
                     yield _make_table("devices", DEVICES)
                 with PlanPane("Layers", id="layers-pane"):
                     yield _make_table("layers", LAYERS)
-        pane = StepPane()
-        pane.add_class("hidden")
-        yield pane
 
     def show_message(self, text: str, is_error: bool = False) -> None:
         """Show a message instead of a plan."""
@@ -288,9 +286,14 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
             self.show_pending(outcome)
             return
         self.show_measured(plan, outcome)
-        # On a small screen the measurements are out of view below the plan. Their top is scrolled
-        # to, since the table has no height before the next layout.
-        self.call_after_refresh(self.query_one("#measured").scroll_visible, animate=False, top=True)
+        # After the next layout, since the table has no height before it.
+        self.call_after_refresh(self._scroll_to_measured)
+
+    def _scroll_to_measured(self) -> None:
+        """Show the measurements from their title, unless all of them are in view."""
+        pane = self.query_one("#measured")
+        if not self.region.contains_region(pane.region):
+            pane.scroll_visible(animate=False, top=True)
 
     def show_measured(self, plan: Plan, measured: MeasuredPlan) -> None:
         """Show the measured next to the predicted times."""
@@ -306,7 +309,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         parts = describe_step_parts(plan, verification)
         run_line = f"Run {measured.run}, started {format_day_and_time(measured.started)}."
         self.query_one("#step-parts", Static).update(f"{parts}\n{run_line}")
-        self._show_measurement(f"{describe_measurement(measured)}. See Predicted and measured.")
+        self._show_measurement(f"{describe_measurement(measured)}. Its parts are below.")
         self._is_measured = True
         self._show_forecast()
 
@@ -319,8 +322,7 @@ step for passes and all-reduces. Layers: the profile. Below: one step."""
         self.query_one(StepPane).shorten()
 
     def _show_parts(self, shown: bool) -> None:
-        for selector in ("#upper", "StepPane"):
-            self.query_one(selector).set_class(not shown, "hidden")
+        self.query_one("#upper").set_class(not shown, "hidden")
 
 
 def _make_table(id: str, columns: tuple[Column, ...]) -> LineTable:

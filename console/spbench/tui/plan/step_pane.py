@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
+from collections.abc import Sequence
+from itertools import groupby
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,31 +13,51 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.planner.output.plan_description import describe_step
-from spbench.planner.output.timeline_text import render_timeline_text
-from spbench.planner.simulation.step import Simulation
+from spbench.planner.output.plan_description import (
+    describe_bubble,
+    describe_schedule,
+    format_seconds,
+)
+from spbench.planner.output.timeline_text import list_column_spans
+from spbench.planner.simulation.step import Kind, Simulation, StepSpan
 
 MAX_ZOOM = 64
 """Largest width of a step, in multiples of the pane's width."""
 _MIN_COLUMNS = 20
-_LABEL = re.compile(r"stage \d+ +")
-_PASSES = re.compile(r"[0-9]+|[a-j]+|[A-J]+|=+|\.+")
-_STYLE_BY_MARK = {"=": "$text-warning", ".": "$foreground-muted"}
+_IDLE = "·"
+_LETTER_BY_KIND: dict[Kind, str] = {
+    "forward": "F",
+    "backward": "B",
+    "weights": "W",
+    "all-reduce": "=",
+}
+_TONE_BY_KIND: dict[Kind, str] = {
+    "forward": "$text-primary",
+    "backward": "$text-success",
+    "weights": "$text-secondary",
+    "all-reduce": "$text-warning",
+}
+_MEANING_BY_KIND: dict[Kind, str] = {
+    "forward": "F0 forward pass of micro-batch 0",
+    "backward": "B0 backward pass",
+    "weights": "W0 weight gradients",
+    "all-reduce": "= all-reduce of gradients",
+}
 
 
 class StepPane(Vertical):
     """The timeline of a step with a line for each stage; a long one scrolls."""
 
     HELP: ClassVar[str] = """\
-One step, event by event, with a line for each stage. 0 to 9 are forward passes, by the last digit
-of the number of their micro-batch. a to j are the backward passes of the same micro-batches, = is
-an all-reduce of gradients, and . is waiting. Schedule 1f1b alternates forward and backward passes
-as early as possible. With schedule zb-h1, A to J compute weight gradients.
+One step, event by event, with a line for each stage. A block is a pass: F0 is the forward pass of
+micro-batch 0, B0 its backward pass, and = is an all-reduce of gradients. Dots are waiting. Schedule
+1f1b alternates forward and backward passes as early as possible. With schedule zb-h1, W0 computes
+the gradients of weights. A short block has only the letter.
 + draws the step longer, - draws it shorter, ← and → scroll it."""
     DEFAULT_CSS = """
     StepPane HorizontalScroll { height: auto; scrollbar-size: 1 1; }
     StepPane #timeline { width: auto; height: auto; }
-    StepPane #step-notes { height: auto; color: $text-muted; }
+    StepPane #step-notes { height: auto; margin-top: 1; }
     """
 
     def __init__(self) -> None:
@@ -56,7 +77,7 @@ as early as possible. With schedule zb-h1, A to J compute weight gradients.
         self._simulation = simulation
         self._zoom = 1
         self._drawn_columns = 0
-        self.query_one("#step-notes", Static).update("\n".join(describe_step(simulation)))
+        self.query_one("#step-notes", Static).update(_describe_step(simulation))
         self._draw()
 
     def lengthen(self) -> None:
@@ -88,23 +109,55 @@ as early as possible. With schedule zb-h1, A to J compute weight gradients.
 
 
 def _render_step(simulation: Simulation, columns: int) -> Content:
-    *stages, axis = render_timeline_text(simulation, columns)
-    axis_line = Content.styled(axis, "$foreground-muted")
-    return Content("\n").join([*map(_render_stage, stages), axis_line])
-
-
-def _render_stage(line: str) -> Content:
-    label = _LABEL.match(line)
-    start = label.end() if label else 0
-    pieces = [
-        (mark_run[0], _choose_style(mark_run[0][0])) for mark_run in _PASSES.finditer(line, start)
+    """Return a line of blocks for each stage, and the axis of time."""
+    label_width = len(f"stage {len(simulation.in_flight) - 1} ")
+    row_columns = columns - label_width
+    lines = [
+        Content.assemble(
+            (f"{f'stage {stage}':<{label_width}}", "$text-primary"), *_draw_blocks(spans)
+        )
+        for stage, spans in enumerate(list_column_spans(simulation, row_columns))
     ]
-    return Content.assemble((line[:start], "$text-primary"), *pieces)
+    end = format_seconds(simulation.step_s)
+    axis = f"{'':{label_width}}0{end:>{row_columns - 1}}"
+    return Content("\n").join([*lines, Content.styled(axis, "$foreground-muted")])
 
 
-def _choose_style(mark: str) -> str:
-    if mark.isdecimal():
-        return "$text-accent"
-    if mark.isupper():
-        return "$text-secondary"
-    return _STYLE_BY_MARK.get(mark, "$text-success")
+def _draw_blocks(spans: Sequence[StepSpan | None]) -> list[tuple[str, str]]:
+    """Return the text and style of each block; adjacent micro-batches differ in shade."""
+    blocks = []
+    for span, columns in groupby(spans):
+        width = len(list(columns))
+        if span is None:
+            blocks.append((_IDLE * width, "$foreground-muted"))
+            continue
+        shade = "75%" if (span.micro_batch or 0) % 2 else "100%"
+        style = f"$background on {_TONE_BY_KIND[span.kind]} {shade}"
+        blocks.append((_label(span, width), style))
+    return blocks
+
+
+def _label(span: StepSpan, width: int) -> str:
+    """Return the letter of a block and its micro-batch, or as much as fits whole."""
+    letter = _LETTER_BY_KIND[span.kind]
+    if span.kind == "all-reduce":
+        return letter * width
+    text = f"{letter}{span.micro_batch}"
+    return (text if len(text) <= width else letter).ljust(width)
+
+
+def _describe_step(simulation: Simulation) -> Content:
+    """Return the meaning of the blocks, the schedule, and the bubble."""
+    kinds = {span.kind for span in simulation.spans}
+    legend = [
+        # With blanks at which no line is broken.
+        Content.assemble(("■\xa0", tone), _MEANING_BY_KIND[kind].replace(" ", "\xa0"))
+        for kind, tone in _TONE_BY_KIND.items()
+        if kind in kinds
+    ]
+    legend.append(Content.assemble((f"{_IDLE}\xa0", "$foreground-muted"), "waiting"))
+    lines = [Content("  ").join(legend)]
+    if len(simulation.in_flight) > 1:
+        lines.append(Content(describe_schedule(simulation.schedule)))
+    lines.append(Content(describe_bubble(simulation)))
+    return Content("\n").join(lines)
