@@ -141,7 +141,7 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         assert "…" not in read_screen(app).partition("outcome")[2]
         reason = "too few launches (1 in a, 1 in b, 5 per side"
         assert read_widget(app, "#remarks").count(reason) == 1
-        advice = "Both sides are short: R runs b again with 5 launches of each case"
+        advice = "Both sides are short: R runs both again with 5 launches of each case"
         assert advice in read_widget(app, "#remarks")
         assert "R Run again" in read_screen(app)
         await wait_until(pilot, lambda: "launches (1 in a, 1 in b" in read_screen(app))
@@ -156,21 +156,75 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         await wait_until(pilot, lambda: "only if its ratio is beyond" in read_screen(app))
 
 
-async def test_r_runs_b_again_with_enough_launches(tmp_path, home, monkeypatch):
+async def test_r_runs_both_sides_again_and_c_goes_back(tmp_path, home, monkeypatch):
     app = open_results(tmp_path)
     starts = []
+    days = iter((4, 5))
+
+    def start(*args, **_):
+        starts.append(args)
+        folder = record_synthetic_run(home, next(days), 2.0, launches=5)
+        app.context.watch_run(folder, show=False)
+
     async with app.run_test(size=(120, 40)) as pilot:
-        monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
+        monkeypatch.setattr(app.context, "start_run", start)
         page = await wait_for_run(pilot)
         await pilot.press("end", "space", "up", "c")
         await wait_for_comparison(pilot, "20010101", "20010102")
-        await run_again(pilot, starts, "20010102")
-        assert starts[0][0][-2:] == ("--set", "repeat=5")
-        record_synthetic_run(home, 4, 2.0, launches=5)
+        await pilot.press("R")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        question = "Start 20010101-083000-made-up, and then 20010102-083000-made-up, again"
+        await wait_until(pilot, lambda: question in " ".join(app.screen._question.split()))
+        await pilot.press("y")
+        await wait_until(pilot, lambda: len(starts) == 2)
+        assert [args[0][-2:] for args in starts] == [("--set", "repeat=5")] * 2
+        await wait_until(pilot, lambda: app.context.compared_side is not None)
+        assert app.context.compared_side.startswith("20010104")
+        app.context.feed.compared_side = app.context.compared_side
+        app.context.run_to_compare = app.context.feed.folder.id
+        page.refresh_page()
+        await wait_for_comparison(pilot, "20010104", "20010105")
+        await wait_until(pilot, lambda: "6 of 6 cases judged" in read_widget(app, "#remarks"))
+
+
+async def test_second_side_is_not_run_if_the_first_was_cancelled(tmp_path, home, monkeypatch):
+    app = open_results(tmp_path)
+    starts = []
+
+    def start(*args, **_):
+        starts.append(args)
+        folder = record_synthetic_run(home, 4, 2.0)
+        folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
+        app.context.watch_run(folder, show=False)
+
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        monkeypatch.setattr(app.context, "start_run", start)
+        await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010102", "20010103")
+        await pilot.press("R")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        text = "20010103-083000-made-up was not run again"
+        await wait_until(pilot, lambda: any(text in message for message in list_messages(app)))
+        assert len(starts) == 1
+
+
+async def test_b_that_is_run_again_keeps_its_a(tmp_path, home, monkeypatch):
+    record_synthetic_run(home, 4, 1.0, launches=5)
+    record_synthetic_run(home, 5, 1.0)
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=(120, 40)) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
+        page = await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010104", "20010105")
+        await run_again(pilot, starts, "20010105")
+        record_synthetic_run(home, 6, 1.0, launches=5)
         page._poll_now()
-        await wait_for_comparison(pilot, "20010101", "20010104")
-        advice = "Only a is short: R runs it again with 5 launches of each case; the new run"
-        await wait_until(pilot, lambda: advice in read_widget(app, "#remarks"))
+        await wait_for_comparison(pilot, "20010104", "20010106")
+        await wait_until(pilot, lambda: "6 of 6 cases judged" in read_widget(app, "#remarks"))
 
 
 async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypatch):
@@ -178,7 +232,7 @@ async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypa
     app = open_results(tmp_path)
     starts = []
     async with app.run_test(size=(120, 40)) as pilot:
-        monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
+        monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
         page = await wait_for_run(pilot)
         await pilot.press("c")
         await wait_for_comparison(pilot, "20010103", "20010104")
@@ -202,7 +256,7 @@ async def run_again(pilot, starts, day):
     await wait_until(pilot, lambda: getattr(pilot.app.focused, "id", None) == "yes")
     await pilot.press("enter")
     await wait_until(pilot, lambda: starts)
-    await wait_until(pilot, lambda: pilot.app.screen._pane._awaited is not None)
+    await wait_until(pilot, lambda: pilot.app.screen._pane._awaited)
 
 
 async def test_single_run_is_run_again_to_have_two(tmp_path, home, monkeypatch):
@@ -210,7 +264,7 @@ async def test_single_run_is_run_again_to_have_two(tmp_path, home, monkeypatch):
     app = open_results(tmp_path)
     starts = []
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
-        monkeypatch.setattr(app.context, "start_run", lambda *args: starts.append(args))
+        monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
         await wait_for_run(pilot)
         await pilot.press("c")
         await wait_until(

@@ -23,6 +23,7 @@ from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
+from spbench.tui.run.findings import RunFindings
 from spbench.tui.run.panels import CHART_PANELS, Panel, list_panes
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.headline import Headline
@@ -641,6 +642,19 @@ async def test_updates_cause_no_layout_of_the_page(open_run, monkeypatch):
         assert layouts == []
 
 
+async def test_compare_goes_back_to_the_comparison(open_run):
+    async with open_run(WIDE, make.make_complete_run()) as run:
+        feed = run.app.context.feed
+        feed.source = LiveSource(feed.folder)
+        feed.compared_side = "20010101-083000-made-up"
+        await run.wait_for_texts("c Compare")
+        summary = RunFindings(feed).collect()[0].text
+        assert "c goes back to the comparison with 20010101-083000-made-up" in summary
+        await run.press("c")
+        await run.wait_until(lambda: run.app.current_mode == "results")
+        assert run.app.context.run_to_compare in (feed.folder.id, None)
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_panes_have_titles(open_run, size):
     async with open_run(size, make_running_events()) as run:
@@ -653,7 +667,7 @@ async def test_panes_have_titles(open_run, size):
 async def test_ended_run_has_a_summary(open_run, size, tmp_path):
     async with open_run(size, make_ended_run()) as run:
         await run.wait_for_texts("■ ended 2 cases: 1 passed, 1 failed", "F runs again what")
-        assert "page 3 compares it with other runs" in read_findings(run.app)
+        assert "c compares it with earlier runs" in read_findings(run.app)
         assert "report:" not in read_findings(run.app)
         (tmp_path / "home" / "runs" / "made-up-run" / "report.json").touch()
         await run.wait_until(
@@ -1529,7 +1543,7 @@ async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatc
     monkeypatch.setattr(background, "find_start_folder", lambda folder: tmp_path)
     async with open_run(WIDE, make.make_complete_run()) as run:
         monkeypatch.setattr(
-            run.app.context, "start_run", lambda *arguments: starts.append(arguments)
+            run.app.context, "start_run", lambda *arguments, **_: starts.append(arguments)
         )
         await run.wait_for_texts("✓ passed")
         await run.answer("f5", answer="n")
@@ -1767,7 +1781,7 @@ async def test_enter_watches_a_running_run(tmp_path, monkeypatch, key, is_watche
 async def test_failed_cases_can_rerun_after_the_end(open_run):
     starts = []
     async with open_run(WIDE, [*make_running_events(), *make_checks()]) as run:
-        vars(run.app.context).update(start_run=lambda arguments, cwd: starts.append(arguments))
+        vars(run.app.context).update(start_run=lambda arguments, cwd, **_: starts.append(arguments))
         await run.wait_for_texts("… running")
         await run.press("F")
         await run.wait_until(
@@ -1788,7 +1802,7 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
 
 async def test_passed_run_has_no_cases_to_rerun(open_run):
     async with open_run(WIDE, make.make_complete_run()) as run:
-        vars(run.app.context).update(start_run=lambda arguments, cwd: pytest.fail("started"))
+        vars(run.app.context).update(start_run=lambda arguments, cwd, **_: pytest.fail("started"))
         await run.wait_for_texts("✓ passed")
         await run.press("F")
         await run.wait_until(
@@ -1855,7 +1869,7 @@ async def test_rerun_names_the_faults_that_it_plants_again(open_run):
 async def test_runs_again_with_or_without_the_faults(open_run, key, args):
     starts = []
     async with open_run(WIDE, make.make_complete_run()) as run:
-        vars(run.app.context).update(start_run=lambda arguments, cwd: starts.append(arguments))
+        vars(run.app.context).update(start_run=lambda arguments, cwd, **_: starts.append(arguments))
         folder = run.app.context.feed.folder
         argv = ["run", "a.yaml", "--inject", "slow=3"]
         request = {"inject": ["slow=3"]}
@@ -1879,7 +1893,7 @@ async def test_failed_cases_run_again_without_the_faults(open_run):
         make.run_end("failed", 1),
     ]
     async with open_run(WIDE, events) as run:
-        vars(run.app.context).update(start_run=lambda arguments, cwd: starts.append(arguments))
+        vars(run.app.context).update(start_run=lambda arguments, cwd, **_: starts.append(arguments))
         folder = run.app.context.feed.folder
         folder.write_json("run.json", {"id": "made-up-run", "request": {"inject": ["slow=9"]}})
         await run.wait_until(lambda: run.app.context.feed.state.run.status == "failed")

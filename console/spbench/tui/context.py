@@ -74,6 +74,8 @@ class ConsoleContext:
         suite: A suite that the Suites page opens when it is shown next.
         planned_suite: The suite of the plan that was run last from the Plan page.
         rewritten_suites: Suites that other pages have written, for the Suites page to read again.
+        compared_side: The other side of the comparison for which the last run was started.
+        run_to_compare: The id of a run that the Results page compares when it is shown next.
     """
 
     def __init__(
@@ -95,6 +97,8 @@ class ConsoleContext:
         self.suite = options.suite
         self.planned_suite: Path | None = None
         self.rewritten_suites: set[Path] = set()
+        self.compared_side: str | None = None
+        self.run_to_compare: str | None = None
         self._failed_settings: object = None
         self._run_before_start: Feed | None = None
         self._app = app
@@ -219,6 +223,7 @@ class ConsoleContext:
         args: Sequence[str],
         folder: Path | None = None,
         start_again: Callable[[], None] | None = None,
+        show: bool = True,
     ) -> None:
         """Start a run in its own session and watch it; only one can be started at a time.
 
@@ -226,19 +231,22 @@ class ConsoleContext:
             args: The arguments of ``spbench run``.
             folder: The working folder of the run. Default: that of the console.
             start_again: Starts it again if it fails. Default: with the same arguments.
+            show: Whether to show the Run page.
         """
         if self.starting_since is not None:
             self._app.notify("not started: another run is just being started", severity="warning")
             return
         self.starting_since = time.monotonic()
         self._is_start_cancelled = False
+        self.compared_side = None
         self.start_failure = None
         self._start_again = start_again or partial(self.start_run, args, folder)
         self._run_before_start = None
         if not self.is_run_active():
             self._run_before_start = self.feed
             self._leave_run()  # it must not look like the outcome of this start
-        self.show_page("run")
+        if show:
+            self.show_page("run")
         self._app.run_worker(
             self._launch(tuple(args), folder or self.options.folder), group="launch"
         )
@@ -313,6 +321,8 @@ class ConsoleContext:
             if self._is_start_cancelled:
                 background_run.cancel()
             self.watch_run(await _wait_for_folder(background_run), show=False)
+            if self.feed is not None:
+                self.feed.compared_side = self.compared_side
         except SpbenchError as error:
             if self._is_start_cancelled:
                 self._app.notify("the start was cancelled; nothing was measured", timeout=6)

@@ -168,6 +168,7 @@ class Feed:
         ended: Whether no more events can follow.
         failure: A message on why the log cannot be read further.
         estimate: The estimated duration of the cases; empty while it is unknown.
+        compared_side: The other side of the comparison for which the run was started, if any.
     """
 
     def __init__(self, folder: RunFolder, source: EventSource) -> None:
@@ -184,6 +185,7 @@ class Feed:
         self.ended = False
         self.failure: str | None = None
         self.estimate = NO_ESTIMATE
+        self.compared_side: str | None = None
         self._stragglers_due = 0.0
 
     @property

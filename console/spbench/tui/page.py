@@ -175,27 +175,50 @@ class Page(Screen[None]):
         dialog = Confirm(question, yes, no, enter_is_yes=enter_is_yes)
         return await self.app.push_screen_wait(dialog)
 
-    async def rerun(self, folder: RunFolder, repeat: int | None = None) -> bool:
+    async def rerun(
+        self, folder: RunFolder, repeat: int | None = None, later: Sequence[RunFolder] = ()
+    ) -> bool:
         """Start a run again after a question; return whether it was started.
 
         Args:
             folder: The run.
             repeat: Launches of each case. Default: as in the run.
+            later: Runs that the caller starts again after it; they are part of the question.
         """
-        from spbench.engine.background import build_rerun_args, find_start_folder
-
         launches = "" if repeat is None else f" with {repeat} launches of each case"
         is_active = self.context.is_run_active()
         note = " The one that is watched keeps running." if is_active else ""
-        question = f"Start {folder.id} again{launches}, as a new run?{note}"
+        names = "".join(f", and then {run.id}," for run in later)
+        new = "new runs" if later else "a new run"
+        question = f"Start {folder.id}{names} again{launches}, as {new}?{note}"
         with_faults = await self._ask_again(folder, question, "Run again")
         if with_faults is None:
             return False
+        return await self.start_again(folder, repeat, with_faults=with_faults)
+
+    async def start_again(
+        self,
+        folder: RunFolder,
+        repeat: int | None = None,
+        *,
+        with_faults: bool = True,
+        show: bool = True,
+    ) -> bool:
+        """Start a run again without a question; return whether it was started.
+
+        Args:
+            folder: The run.
+            repeat: Launches of each case. Default: as in the run.
+            with_faults: Whether its planted faults are planted again.
+            show: Whether to show the Run page.
+        """
+        from spbench.engine.background import build_rerun_args, find_start_folder
+
         try:
             build = partial(build_rerun_args, folder, repeat, with_faults=with_faults)
             args = await asyncio.to_thread(build)
             cwd = await asyncio.to_thread(find_start_folder, folder)
-            self.context.start_run(args, cwd)
+            self.context.start_run(args, cwd, show=show)
         except SpbenchError as error:
             self.show_error(str(error), timeout=10)
             return False

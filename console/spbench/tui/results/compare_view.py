@@ -27,7 +27,7 @@ from spbench.tui.results.compared_sides import (
     Repetition,
     advise_repetition,
     build_heading,
-    plan_repetition,
+    plan_repetitions,
 )
 from spbench.tui.results.fitted_columns import choose_columns
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
@@ -198,7 +198,7 @@ to the notes, which then have more lines; up and down scroll them."""
         self.comparison: RunComparison | None = None
         self.rows = CompareRows()
         self.all_metrics = False
-        self.repetition: Repetition | None = None
+        self.repetitions: list[Repetition] = []
         self._metric = HEADLINE  # under the cursor when all metrics were last shown
         self._notes: list[str] = []
         self._times: TimesOfPair = (None, None)
@@ -229,7 +229,7 @@ to the notes, which then have more lines; up and down scroll them."""
         if _get_run_ids(comparison) != _get_run_ids(self.comparison):
             self._times = (None, None)
         self.comparison = comparison
-        self.repetition = None
+        self.repetitions = []
         heading = Content(message)
         if comparison is not None:
             heading = Content("\n").join(build_heading(comparison, remark))
@@ -242,10 +242,10 @@ to the notes, which then have more lines; up and down scroll them."""
             self.table.move_to((case_id, HEADLINE))
 
     def _list_notes(self, comparison: RunComparison) -> list[str]:
-        """Return the notes with keys instead of options, and plan the run that R starts."""
+        """Return the notes with keys instead of options, and plan the runs that R starts."""
         notes = comparison_notes(comparison)
         lacking = find_lacking_launches(comparison)
-        self.repetition = plan_repetition(comparison, lacking)
+        self.repetitions = plan_repetitions(comparison, lacking)
         if lacking is not None and self.screen.check_action("repeat", ()):  # not if readonly
             advice = advise_repetition(comparison, lacking)
             notes = [ANY_LAUNCH_ADVICE.sub(advice, note) for note in notes]

@@ -97,11 +97,13 @@ class Repetition:
     Attributes:
         launches: The launches of each case; None for as many as in the run.
         becomes_a: Whether the new run is run a of the comparison, else it is run b.
+        other: The id of the other side; None without a comparison.
     """
 
     folder: RunFolder
     launches: int | None
     becomes_a: bool = False
+    other: str | None = None
 
 
 def find_needed_launches(cases: Iterable[CasePart]) -> int | None:
@@ -111,14 +113,21 @@ def find_needed_launches(cases: Iterable[CasePart]) -> int | None:
     return needed if counts and min(counts) < needed else None
 
 
-def plan_repetition(
+def plan_repetitions(
     comparison: RunComparison, lacking: LackingLaunches | None
-) -> Repetition | None:
-    """Return the run to start again; None if that would not add launches."""
-    if lacking is None or (not lacking.in_b and comparison.a.status == RunStatus.BASELINE):
-        return None
-    run = comparison.b if lacking.in_b else comparison.a
-    return Repetition(run.folder, lacking.needed, becomes_a=not lacking.in_b)
+) -> list[Repetition]:
+    """Return the runs to start again one after the other, a before b."""
+    if lacking is None:
+        return []
+    a = comparison.a
+    b = comparison.b
+    repetitions = []
+    if lacking.in_a and a.status != RunStatus.BASELINE:
+        repetitions.append(Repetition(a.folder, lacking.needed, becomes_a=True, other=b.id))
+    if lacking.in_b:
+        repetitions.append(Repetition(b.folder, lacking.needed, other=a.id))
+    has_faults = bool(a.faults or b.faults)  # with a question about the faults of each run
+    return repetitions[-1:] if has_faults else repetitions
 
 
 def advise_repetition(comparison: RunComparison, lacking: LackingLaunches) -> str:
@@ -126,6 +135,8 @@ def advise_repetition(comparison: RunComparison, lacking: LackingLaunches) -> st
     launches = f"{lacking.needed} launches of each case"
     is_baseline = comparison.a.status == RunStatus.BASELINE
     if lacking.in_a and lacking.in_b:
+        if len(plan_repetitions(comparison, lacking)) > 1:
+            return f"Both sides are short: R runs both again with {launches}."
         next_step = (
             "then B makes a baseline of it" if is_baseline else "after that, it runs a again"
         )

@@ -117,7 +117,8 @@ both, a metric over runs, a metric over a swept parameter."""
     def refresh_page(self) -> None:
         """Read the folder of the runs periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
-        if not is_polling and time.monotonic() - self._polled_at >= self.poll_seconds:
+        is_due = time.monotonic() - self._polled_at >= self.poll_seconds
+        if not is_polling and (is_due or self.context.run_to_compare is not None):
             self._poll_worker = self.run_worker(self._poll, group="look")
 
     async def _poll(self) -> None:
@@ -132,11 +133,28 @@ both, a metric over runs, a metric over a swept parameter."""
         if is_changed or has_running or not runs:
             self._runs = runs
             self._pane.show_runs(runs, baselines, feed.folder.id if feed is not None else None)
+        self._compare_requested_run()
         other_may_be_deleted = is_changed and self._view in (View.COMPARE, View.TIMES)
         if other_may_be_deleted or self._loader.needs(self._find_shown_run()):
             self._reload()
         table = self._pane.table
         await self._case_counter.count(self._pane.shown, table.visible_keys, table.update_rows)
+
+    def _compare_requested_run(self) -> None:
+        """Compare the run that the Run page wants to compare."""
+        run_id = self.context.run_to_compare
+        self.context.run_to_compare = None
+        if run_id is None:
+            return
+        if all(run.id != run_id for run in self._runs):
+            self.notify(f"{run_id} is not among the runs here", severity="warning", markup=False)
+            return
+        feed = self.context.feed
+        compared_side = None if feed is None else feed.compared_side
+        if compared_side is None:
+            self._baseline = None
+        self._pane.compare_run(run_id, compared_side)
+        self._show(View.COMPARE)
 
     def on_runs_pane_filter_changed(self) -> None:
         """Plot over the runs that match the filter."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from spbench.record.runs.history import RunSummary
+from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import RunSummary, read_summary
 from spbench.tui.page import Page
+from spbench.tui.results.compared_sides import Repetition
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.events.statuses import RunStatus
 
+POLL_INTERVAL = 0.2
+"""Time between two checks whether the first of two runs has ended, in seconds."""
 _STILL_RUNNING = "this run is still running; o shows it"
 
 
@@ -31,9 +36,37 @@ class RunStarts:
         if run.status == RunStatus.RUNNING:
             self._warn(_STILL_RUNNING)
             return
-        repetition = self._views.plan_repetition(view, run)
-        if await self._page.rerun(repetition.folder, repetition.launches):
-            self._page.query_one(RunsPane).await_run(repetition)
+        repetitions = self._views.plan_repetitions(view, run)
+        first = repetitions[0]
+        later = repetitions[1:]
+        if await self._page.rerun(first.folder, first.launches, [side.folder for side in later]):
+            self._await(repetitions)
+            self._page.context.compared_side = first.other
+            for repetition in later:
+                await self._start_after(repetition)
+
+    def _await(self, repetitions: Sequence[Repetition]) -> None:
+        self._page.query_one(RunsPane).await_runs(repetitions)
+
+    async def _start_after(self, repetition: Repetition) -> None:
+        """Start a run again as soon as the one that was started before has ended."""
+        folder = await self._find_started()
+        if folder is None or not await _wait_for_end(folder):
+            self._await(())
+            self._warn(f"{repetition.folder.id} was not run again: the run before it did not end")
+            return
+        is_shown = self._page.app.current_mode == "run"
+        await self._page.start_again(repetition.folder, repetition.launches, show=is_shown)
+        self._page.context.compared_side = folder.id
+
+    async def _find_started(self) -> RunFolder | None:
+        """Return the folder of the run that is being started; None if the start failed."""
+        context = self._page.context
+        while context.starting_since is not None:
+            await asyncio.sleep(POLL_INTERVAL)
+        if context.start_failure is not None or context.feed is None:
+            return None
+        return context.feed.folder
 
     async def rerun_failed(self, run: RunSummary) -> None:
         """Start a run of the failed cases of a run."""
@@ -62,3 +95,11 @@ class RunStarts:
 
     def _warn(self, message: str) -> None:
         self._page.app.notify(message, severity="warning")
+
+
+async def _wait_for_end(folder: RunFolder) -> bool:
+    """Wait until a run has ended; return whether it ran all its cases."""
+    while await asyncio.to_thread(folder.is_alive):
+        await asyncio.sleep(POLL_INTERVAL)
+    summary = await asyncio.to_thread(read_summary, folder)
+    return summary.status not in (RunStatus.CANCELLED, RunStatus.UNFINISHED)

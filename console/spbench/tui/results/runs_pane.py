@@ -88,7 +88,7 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         self._filter = ""
         self._loaded: RecordedRun | None = None
         self._width: int | None = None
-        self._awaited: Repetition | None = None
+        self._awaited: list[Repetition] = []
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
         self.baselines: Mapping[str, str] = {}
@@ -118,9 +118,16 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
             self._rows.compared = tuple(reversed(newest_first))
         self.table.update_rows()
 
-    def await_run(self, repetition: Repetition) -> None:
-        """Let the next new run be the side of the comparison that was run again."""
-        self._awaited = repetition
+    def await_runs(self, repetitions: Sequence[Repetition]) -> None:
+        """Let the next new runs be the sides of the comparison that are run again."""
+        self._awaited = list(repetitions)
+
+    def compare_run(self, run_id: str, compared_side: str | None) -> None:
+        """Choose a run as b, unless it was started as a side of a comparison."""
+        if compared_side is None:
+            self._rows.compared = ()
+        if run_id not in self.marked:
+            self.table.move_to(run_id)
 
     def selected_run(self) -> RunSummary | None:
         """Return the run under the cursor; None if there is none."""
@@ -134,23 +141,31 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
 
         The cursor also goes to a new run that the Run page watches.
         """
-        has_new_run = bool(runs) and all(run.id != runs[0].id for run in self._all)
-        is_on_newest = self._is_on_newest()
-        if self._awaited is not None and has_new_run:
-            is_on_newest = not self._awaited.becomes_a
-            if self._awaited.becomes_a:
-                self._rows.compared = (runs[0].id, *self.marked[1:])
-            elif self.marked[1:]:
-                self._rows.compared = (self.marked[0], runs[0].id)
-            self._awaited = None
+        ids = {run.id for run in self._all}
+        new_runs = [run.id for run in runs if run.id not in ids]
+        follows = self._is_on_newest() or (watched is not None and watched in new_runs[:1])
+        for run_id in reversed(new_runs):
+            if self._awaited:
+                follows = self._use_side(self._awaited.pop(0), run_id)
         self._all = runs
         self.baselines = baselines
         existing = {run.id for run in runs} if self.marked else set()
         self._rows.compared = tuple(id_ for id_ in self.marked if id_ in existing)
         self._select(self.query_one(Input).value)
         newest = self.shown[0].id if self.shown else None
-        if newest is not None and (is_on_newest or (has_new_run and newest == watched)):
+        if newest is not None and follows:
             self.table.move_to(newest)
+
+    def _use_side(self, repetition: Repetition, run_id: str) -> bool:
+        """Make a new run a side of the comparison; return whether it is run b."""
+        if repetition.becomes_a:
+            self._rows.compared = (run_id, *self.marked[1:])
+            return False
+        is_run = any(run.id == repetition.other for run in self._all)  # else it is a baseline
+        a = (*self.marked, repetition.other)[0] if is_run else None
+        if a is not None:
+            self._rows.compared = (a, run_id) if self.marked[1:] else (a,)
+        return True
 
     def _is_on_newest(self) -> bool:
         """Return whether the cursor is on the newest run of the unsorted list."""

@@ -103,13 +103,13 @@ class ViewsPane(Vertical):
         comparison = self.compare.comparison if view is View.COMPARE else None
         return comparison or self.cases.run
 
-    def plan_repetition(self, view: View, run: RunSummary) -> Repetition:
-        """Return the side of the comparison, or else the run, to start again."""
+    def plan_repetitions(self, view: View, run: RunSummary) -> list[Repetition]:
+        """Return the sides of the comparison, or else the run, to start again."""
         compare = self.compare
         is_compared = view is View.COMPARE and compare.comparison is not None
-        planned = compare.repetition if is_compared else None
+        planned = compare.repetitions if is_compared else []
         cases = self.cases.run.cases.values() if self.cases.run else ()
-        return planned or Repetition(run.folder, find_needed_launches(cases))
+        return planned or [Repetition(run.folder, find_needed_launches(cases))]
 
     def show_nothing(self, message: str) -> None:
         """Show in every view a message on why it is empty."""

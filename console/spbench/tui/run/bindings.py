@@ -24,7 +24,7 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
 REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
 RUN_ACTIONS = REPLAY_ACTIONS | {
-    *("pause", "filter", "panel", "cancel", "failed", "follow", "slowest"),
+    *("pause", "filter", "panel", "cancel", "failed", "compare", "follow", "slowest"),
     *("metric", "logs", "next_problem", "copy", "back"),
 }
 """Actions that need a run."""
@@ -35,6 +35,7 @@ FOOTER = (
         "run.cancel",
         "run.watch",
         "run.failed",
+        "run.compare",
         "run.again",
         "run.back",
         "run.stop",
@@ -68,6 +69,7 @@ RUN_BINDINGS: list[BindingType] = [
         "Start the same run again; asks first unless it could not be started",
         show=True,
     ),
+    make_binding("run.compare", "c", "compare", "Compare", "Compare the run on the Results page"),
     make_binding("run.watch", "enter", "watch", "Watch", "Watch the run that is running"),
     make_binding("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
     make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),

@@ -46,6 +46,14 @@ class RunControl:
         else:
             self._page.start_action(self._page.rerun, feed.folder)
 
+    def compare(self, feed: Feed) -> None:
+        """Show the comparison of a run on the Results page."""
+        if isinstance(feed.source, ReplaySource):
+            self._page.notify("a replay is not compared; page 3 compares recorded runs")
+            return
+        self._page.context.run_to_compare = feed.folder.id
+        self._page.context.show_page("results")
+
     def rerun_failed(self, feed: Feed) -> None:
         """Start a run of the failed cases, or report why there is none."""
         if isinstance(feed.source, ReplaySource):

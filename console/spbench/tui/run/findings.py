@@ -188,7 +188,10 @@ class RunFindings:
         if isinstance(self._feed.source, ReplaySource):
             # The demo, for example, is not among the runs of the Results page.
             return [RunFinding(FindingKind.SUMMARY, "", self._outcome)]
-        steps = "page 3 compares it with other runs"
+        side = self._feed.compared_side
+        steps = "c compares it with earlier runs"
+        if side is not None:
+            steps = f"c goes back to the comparison with {side}"
         cases = self._feed.state.cases.values()
         if any(case.status.is_worth_another_run for case in cases):
             failed = "failed" if any(case.status.is_bad for case in cases) else "was cancelled"

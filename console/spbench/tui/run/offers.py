@@ -78,6 +78,8 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
         return not has_ended
     if action == "again":
         return has_ended
+    if action == "compare":
+        return has_ended and not isinstance(feed.source, ReplaySource)
     if action == "follow":
         return not has_ended and not selection.follows_running
     if action == "next_problem":

@@ -270,6 +270,10 @@ class RunPage(Page):
         """Start the same run again, after a question if it is shown."""
         self._control.run_again(self.shown_feed)
 
+    def action_compare(self) -> None:
+        """Show the comparison of the run on the Results page."""
+        self._control.compare(self._selection.feed)
+
     def action_failed(self) -> None:
         """Start a run of the failed cases of this one."""
         self._control.rerun_failed(self._selection.feed)

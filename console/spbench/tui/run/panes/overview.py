@@ -314,7 +314,7 @@ class PreviousPane(Pane):
             empty="no earlier run of the suite shares a case",
         )
         super().__init__(PREVIOUS_TITLE, table, id=f"{name}-pane")
-        self.set_remark("Results page, c: the comparison")
+        self.set_remark("c: the comparison")
 
     def clear(self) -> None:
         """Show no times, because those of another run are not known."""
