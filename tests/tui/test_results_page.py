@@ -513,7 +513,7 @@ async def test_case_screen_opens_without_reading_files(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=(200, 60)) as pilot:
         page = await wait_for_run(pilot)
-        # Tab goes to a pane that has no position yet before it goes to others.
+        # Tab goes to a pane that has no position before it goes to others.
         await wait_until(pilot, lambda: page.query_one("#case-history").region)
         await pilot.press("tab", "down")
         await wait_until(
