@@ -8,7 +8,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from spbench_core.catalog.planted_fault import DEFAULT_FACTOR, MIN_DELAY
+from spbench_core.catalog.planted_fault import (
+    DEFAULT_FACTOR,
+    EXIT_STATUS,
+    MIN_DELAY,
+    RAISED_TEXT,
+    EndingFault,
+)
 
 
 class InjectedFaultError(RuntimeError):
@@ -59,7 +65,7 @@ def _prolong(body: Callable[[], object], factor: float) -> Callable[[], object]:
     return long_body
 
 
-def _hang() -> None:
+def _hang() -> None:  # the console knows a planted hang by this name
     while True:
         time.sleep(3600)
 
@@ -73,17 +79,17 @@ def _stop() -> None:
 
 
 def _raise() -> None:
-    raise InjectedFaultError("planted by --inject raise")
+    raise InjectedFaultError(RAISED_TEXT)
 
 
 def _exit() -> None:
-    sys.exit(3)
+    sys.exit(EXIT_STATUS)
 
 
 _FAULTS: dict[str, Callable[[], object]] = {
-    "hang": _hang,
-    "kill": _kill,
-    "stop": _stop,
-    "raise": _raise,
-    "exit": _exit,
+    EndingFault.HANG: _hang,
+    EndingFault.KILL: _kill,
+    EndingFault.STOP: _stop,
+    EndingFault.RAISE: _raise,
+    EndingFault.EXIT: _exit,
 }

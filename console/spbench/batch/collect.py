@@ -19,6 +19,7 @@ from spbench.errors import ExitCode, FailedRunError, SpbenchError, UsageError
 from spbench.record.case_figures import is_open
 from spbench.record.findings import collect_findings_or_defect
 from spbench.record.judge import judge_run
+from spbench.record.planted_faults import add_found_fault
 from spbench.record.runs.event_log import EventLog
 from spbench.record.runs.files import PRIVATE, read_file, unwritable_error
 from spbench.record.runs.folder import RunFolder, unwritable_home_error
@@ -186,7 +187,12 @@ class _Collection:
             hit = fault.case or replayed.current_case or attempt.cases[-1]
             hit_cases = [hit] if hit in attempt.cases else hit_cases[:1]
         for case in hit_cases:
-            self._judge(case, fault.status, fault.message, fault.traceback)
+            identity = self._state.cases[case].identity
+            is_planted = has_started and fault.shows(identity.inject, identity.np)
+            reason = (
+                add_found_fault(fault.message, identity.inject) if is_planted else fault.message
+            )
+            self._judge(case, fault.status, reason, fault.traceback)
 
     def _is_open(self, case: str) -> bool:
         return is_open(self._state.cases[case])

@@ -20,6 +20,7 @@ from spbench.launch.survey.progress import Progress, ignore_progress
 from spbench.record.case_figures import is_open
 from spbench.record.case_state import CaseState
 from spbench.record.judge import describe_failed_checks
+from spbench.record.planted_faults import add_found_fault
 from spbench.record.runs.folder import RunFolder
 from spbench.record.state import RunState
 from spbench.suites.case import MAX_REPEATS, Case
@@ -147,15 +148,26 @@ class JobSequence:
 
     def record_failures(self, recorder: Recorder, failures: list[JobFailure]) -> list[Job]:
         """Record faults as statuses of their cases; return jobs of remaining cases."""
-        faults_by_case: dict[str, list[Fault]] = {}
+        failures_by_case: dict[str, list[JobFailure]] = {}
         for failure in failures:
-            faults_by_case.setdefault(failure.case, []).append(failure.fault)
+            failures_by_case.setdefault(failure.case, []).append(failure)
         merged = [
-            replace(failure, fault=_merge_faults(faults_by_case[failure.case]))
+            replace(failure, fault=self._merge_faults(failures_by_case[failure.case]))
             for failure in failures
         ]
         remaining = [self._record_failure(recorder, failure) for failure in merged]
         return [job for job in remaining if job is not None]
+
+    def _merge_faults(self, failures: Sequence[JobFailure]) -> Fault:
+        """Return faults of one case on several hosts as one fault."""
+        messages = list(dict.fromkeys(failure.fault.message for failure in failures))
+        hidden = len(messages) - MAX_SHOWN_FAULTS
+        more = f"; and {hidden} more" if hidden > 0 else ""
+        message = "; ".join(messages[:MAX_SHOWN_FAULTS]) + more
+        inject = self._state.cases[failures[0].case].identity.inject
+        if all(failure.shows(inject) for failure in failures):
+            message = add_found_fault(message, inject)
+        return replace(failures[0].fault, message=message)
 
     def _record_failure(self, recorder: Recorder, failure: JobFailure) -> Job | None:
         """Record a fault as the status of its case; return the remaining job."""
@@ -213,13 +225,9 @@ class JobFailure:
         """The case that it counts for; after the last case, that one."""
         return self.fault.case or self.current_case or self.job.cases[-1].id
 
-
-def _merge_faults(faults: Sequence[Fault]) -> Fault:
-    """Return faults of one case on several hosts as one fault."""
-    messages = list(dict.fromkeys(fault.message for fault in faults))
-    hidden = len(messages) - MAX_SHOWN_FAULTS
-    more = f"; and {hidden} more" if hidden > 0 else ""
-    return replace(faults[0], message="; ".join(messages[:MAX_SHOWN_FAULTS]) + more)
+    def shows(self, inject: str | None) -> bool:
+        """Whether the fault is the effect of the planted fault of its case."""
+        return self.has_started and self.fault.shows(inject, self.job.np)
 
 
 def _share_cases(job: Job, other: Job) -> bool:

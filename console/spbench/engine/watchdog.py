@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
+from spbench_core.catalog.planted_fault import EndingFault
 from spbench_core.events.fields import Event
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus, PhaseProgress, RankStatus, restarts_deadline
@@ -20,6 +21,8 @@ MIN_SILENCE = 3.0
 """Seconds without a heartbeat that are not chance, because it is sent once per second."""
 
 NO_ANSWER = "not answering"
+_HANG_POSITION = "in _hang ("
+"""The start of the position of a rank with the planted fault ``hang``."""
 
 CaseRepeat = tuple[str, int]
 """A case's id and one of its repeats, which ranks start and end together."""
@@ -403,8 +406,9 @@ class Watchdog:
         ]
         more = f" and {len(descriptions) - 3} more places" if len(descriptions) > 3 else ""
         message = f"{', '.join(descriptions[:3])}{more}: {fault.message}"
-        _, first_ranks = groups[0]
-        return replace(fault, message=message, rank=first_ranks[0])
+        first_position, first_ranks = groups[0]
+        effect = _find_effect(first_position) if len(first_ranks) == 1 else None
+        return replace(fault, message=message, rank=first_ranks[0], effect=effect)
 
     def _find_silent(self, now: float) -> Fault | None:
         for number, rank in self._ranks.items():
@@ -419,7 +423,7 @@ class Watchdog:
                 if load := self._describe_load(rank.host):
                     setting = f"launch.silence_timeout ({self._silence_timeout:g} s)"
                     message += f": {load} there; end what else runs there, or raise {setting}"
-                return Fault(CaseStatus.ERROR, message, number)
+                return Fault(CaseStatus.ERROR, message, number, effect=EndingFault.STOP)
         return None
 
     def _find_late(self, now: float) -> Fault | None:
@@ -494,6 +498,13 @@ class Watchdog:
         shown_numbers += ", ..." if len(rank_numbers) > 8 else ""
         location = f" on {', '.join(hosts[:4])}" if hosts else ""
         return f"ranks {shown_numbers}{location}" + (", ..." if len(hosts) > 4 else "")
+
+
+def _find_effect(position: str) -> EndingFault | None:
+    """Return the fault of ``--inject`` that keeps a rank at a position; None for none."""
+    if position == NO_ANSWER:
+        return EndingFault.STOP
+    return EndingFault.HANG if position.startswith(_HANG_POSITION) else None
 
 
 def _choose_verb(ranks: list[int]) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from spbench.record.machine.gpu_loads import GpuFigures, GpuKey
+from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
 from spbench.record.stragglers import Straggler
 from spbench.suites.case import DERIVED_METRICS
 from spbench_core.events.fields import Event
@@ -287,3 +288,9 @@ class CaseExecution:
         """The status; ``flaky`` if the case has passed only in a later attempt."""
         passed_later = self.status == CaseStatus.PASSED and self.previous_attempts
         return CaseStatus.FLAKY if passed_later else self.status
+
+    @property
+    def status_text(self) -> CaseStatus | FaultOutcome:
+        """The status for people, who see whether a planted fault was found."""
+        outcome = find_fault_outcome(self.reason) if self.status.is_bad else None
+        return outcome or self.shown_status

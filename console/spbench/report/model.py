@@ -309,8 +309,7 @@ class CasePart(ReportPart):
     @property
     def status_text(self) -> str:
         """The status for people, who see whether a planted fault was found."""
-        is_failed = self.status == CaseStatus.FAILED
-        outcome = find_fault_outcome(self.reason) if is_failed else None
+        outcome = find_fault_outcome(self.reason) if self.status.is_bad else None
         return outcome or self.shown_status
 
     def efficiency(self, metric: str = "time_ms") -> float | None:

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
-COMMON_FAULTS = {
-    "hang": "the last rank sleeps for ever",
-    "kill": "the last rank kills itself with SIGKILL",
-    "stop": "the last rank stops itself with SIGSTOP",
-    "raise": "the last rank raises an exception",
-    "exit": "the last rank calls sys.exit(3)",
+
+class EndingFault(StrEnum):
+    """A common fault that ends its rank or makes it silent."""
+
+    HANG = "hang"
+    KILL = "kill"
+    STOP = "stop"
+    RAISE = "raise"
+    EXIT = "exit"
+
+
+RAISED_TEXT = f"planted by --inject {EndingFault.RAISE}"
+"""The text of the exception of ``raise``."""
+EXIT_STATUS = 3
+"""The exit status of ``exit``."""
+
+COMMON_FAULTS: dict[str, str] = {
+    EndingFault.HANG: "the last rank sleeps for ever",
+    EndingFault.KILL: "the last rank kills itself with SIGKILL",
+    EndingFault.STOP: "the last rank stops itself with SIGSTOP",
+    EndingFault.RAISE: "the last rank raises an exception",
+    EndingFault.EXIT: f"the last rank calls sys.exit({EXIT_STATUS})",
     "slow": "each iteration of the last rank takes five times as long, at least 2 ms longer; "
     "slow=1.1 makes it 1.1 times as long, by busy waiting",
 }

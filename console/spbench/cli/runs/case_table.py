@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 from spbench.cli.runs.case_columns import (
     CaseCells,
@@ -22,12 +21,14 @@ from spbench.record.metric_names import find_iteration_name, find_metric_help
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.number_formatting import (
     DISTURBED,
-    GLYPHS,
     NOISY,
+    format_status,
     replace_controls,
 )
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.run_parts import JobState
 from spbench.report.text_tables import PIPE_WIDTH, cut_middle, drop_parameter_names, shorten_ids
+from spbench_core.events.statuses import CaseStatus
 
 _TIME_LEGEND = "time: the slowest rank of each iteration, then the median."
 _EFFICIENCY_LEGEND = (
@@ -44,6 +45,8 @@ _SWEEP_LEGEND = (
     "wrong elements in all checks."
 )
 _GAP = "  "
+_STATUS_WIDTH = len(format_status(CaseStatus.CANCELLED))
+_FAULT_STATUS_WIDTH = len(f"{format_status(CaseStatus.FAILED, FaultOutcome.FOUND)} {NOISY}")
 _SHORTEST_ID = 18
 _OPTIONAL = 1
 """Importance of columns that are only shown if whole ids fit next to them."""
@@ -91,6 +94,8 @@ class CaseTable:
         self._jobs = jobs
         self._width = width or PIPE_WIDTH
         self._total = len(cases)
+        has_faults = any(case.identity.inject for case in cases.values())
+        self._status_width = _FAULT_STATUS_WIDTH if has_faults else _STATUS_WIDTH
         self._counter = len(f"[{self._total}/{self._total}] ") if not detailed else 0
         self._notes: set[str] = set()
         self._benchmarks: dict[str, CaseState] = {}
@@ -198,9 +203,10 @@ class CaseTable:
                 column.title for column in columns if column.importance > _OPTIONAL
             } - {column.title for column in columns_left}
             used_width = sum(len(_GAP) + column.width for column in columns_left)
-            id_width = self._width - counter_width - _Layout.STATUS - len(_GAP) - used_width
+            id_width = self._width - counter_width - self._status_width - len(_GAP) - used_width
             yield _Layout(
                 counter_width,
+                self._status_width,
                 id_width,
                 tuple(columns_left),
                 is_complete and counter_width == self._counter,
@@ -222,6 +228,7 @@ class _Layout:
 
     Attributes:
         counter: The width of ``[ 1/12] ``; 0 if it is left out.
+        status: The width of the status.
         id_width: The most characters of an id.
         columns: The columns behind the id.
         complete: Whether no column is left out, except optional ones.
@@ -229,11 +236,11 @@ class _Layout:
     """
 
     counter: int
+    status: int
     id_width: int
     columns: tuple[CaseColumn, ...]
     complete: bool
     names: Mapping[str, str] = field(default_factory=dict)
-    STATUS: ClassVar = 11
 
     def fit_ids(self, ids: Sequence[str]) -> _Layout:
         """Return the layout for these ids, no wider than they need."""
@@ -251,18 +258,18 @@ class _Layout:
 
     def render_header(self) -> str:
         titles = _GAP.join(f"{column.title:>{column.width}}" for column in self.columns)
-        lead = f"{'':{self.counter}}{'status':<{self.STATUS}}"
+        lead = f"{'':{self.counter}}{'status':<{self.status}}"
         return f"{lead}{_GAP}{'case':<{self.id_width}}{_GAP}{titles}".rstrip()
 
     def render_row(self, row: CaseCells, number: int, total: int) -> str:
         counter = f"[{number:>{len(str(total))}}/{total}] " if self.counter else ""
         noisy_sign = f" {NOISY}" if row.noisy else ""
-        shown_status = row.case.execution.shown_status
-        status = f"{GLYPHS.get(row.case.status, '?')} {shown_status}{noisy_sign}"
+        execution = row.case.execution
+        status = f"{format_status(execution.status, execution.status_text)}{noisy_sign}"
         name = self.names[replace_controls(shown_id(row.case))]
         cells = _GAP.join(
             f"{cut_middle(column.cell(row), column.width):>{column.width}}"
             for column in self.columns
         )
-        line = f"{counter}{status:<{self.STATUS}}{_GAP}{name:<{self.id_width}}{_GAP}{cells}"
+        line = f"{counter}{status:<{self.status}}{_GAP}{name:<{self.id_width}}{_GAP}{cells}"
         return line.rstrip()

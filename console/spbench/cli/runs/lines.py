@@ -17,6 +17,7 @@ from spbench.record.judge import describe_not_judged
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.machine.core_sharing import describe_sharing, summarize_sharing
 from spbench.record.messages.cases import describe_repeats
+from spbench.record.messages.outcome import count_results
 from spbench.record.messages.phases import describe_phase
 from spbench.record.messages.stragglers import describe_lags
 from spbench.record.noise import read_other_work, remove_other_work
@@ -26,7 +27,7 @@ from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
 from spbench.report.text_tables import PIPE_WIDTH, cut_middle
 from spbench_core.events.fields import Event
-from spbench_core.events.statuses import FINAL_STATUSES, CaseStatus, LogLevel
+from spbench_core.events.statuses import CaseStatus, LogLevel
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
@@ -280,11 +281,12 @@ def list_remarks(case: CaseState, reason: str | None) -> Iterator[str]:
 
 def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
-    counts = state.counts()
-    parts = [f"{counts[status]} {status}" for status in FINAL_STATUSES if status in counts]
-    flaky = sum(case.execution.shown_status == CaseStatus.FLAKY for case in state.cases.values())
+    cases = state.cases.values()
+    counts = count_results(cases)
+    parts = [f"{count} {result}" for result, count in counts.items()]
+    flaky = sum(case.execution.shown_status == CaseStatus.FLAKY for case in cases)
     parts += [f"{flaky} of them only on retry"] if flaky else []
-    unjudged = sum(1 for case in state.cases.values() for _ in describe_not_judged(case))
+    unjudged = sum(1 for case in cases for _ in describe_not_judged(case))
     parts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
     return ", ".join(parts) or "no case"
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from spbench.engine.faults.fault import Fault, Observation, RankError, RankLoss
 from spbench.engine.faults.lost_hosts import find_ranks
 from spbench.launch.launcher import FORWARDED_SIGNALS, LauncherReport, RankEnd, signal_name
+from spbench_core.catalog.planted_fault import EndingFault
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
@@ -180,6 +181,7 @@ def _find_killed_rank(evidence: Evidence) -> Fault | None:
         CaseStatus.ERROR,
         f"{_describe_end(evidence, rank, end)}, {replace(end, ranks=(rank,)).description}",
         rank,
+        effect=EndingFault.KILL if end.signal == signal.SIGKILL else None,
     )
 
 
@@ -243,6 +245,8 @@ def _find_loss(evidence: Evidence) -> Fault | None:
         CaseStatus.ERROR,
         _add_details(evidence, f"{loss.description}, ended without an error message"),
         loss.rank,
+        # not each launcher reports the signal
+        effect=EndingFault.KILL,
     )
 
 
@@ -253,7 +257,8 @@ def _find_quiet_rank(evidence: Evidence) -> Fault | None:
     rank = max(evidence.quiet, key=lambda rank: evidence.quiet[rank])
     silence = evidence.quiet[rank]
     name = evidence.describe_rank(rank, None)
-    return Fault(CaseStatus.ERROR, f"{name}, silent for {silence:.0f} s", rank)
+    message = f"{name}, silent for {silence:.0f} s"
+    return Fault(CaseStatus.ERROR, message, rank, effect=EndingFault.STOP)
 
 
 def _explain_interrupts(evidence: Evidence) -> Fault | None:

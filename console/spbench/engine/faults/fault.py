@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from spbench_core.catalog.planted_fault import (
+    EXIT_STATUS,
+    RAISED_TEXT,
+    EndingFault,
+    parse_fault,
+)
 from spbench_core.events.statuses import CaseStatus
 
 
@@ -17,6 +23,7 @@ class Fault:
         message: The reason, with the rank.
         case: The case that it hit. None means the one that had not ended.
         missing: Whether something is missing, such as a module.
+        effect: The fault of ``--inject`` that ends a rank in this way, if any.
     """
 
     status: CaseStatus
@@ -25,6 +32,14 @@ class Fault:
     case: str | None = None
     missing: bool = False
     traceback: str | None = None
+    effect: EndingFault | None = None
+
+    def shows(self, inject: str | None, np: int) -> bool:
+        """Whether it is the effect of a planted fault, on its rank of ``np`` ranks."""
+        if inject is None or self.effect is None:
+            return False
+        planted = parse_fault(inject)
+        return (self.effect, self.rank) == (planted.name, planted.find_rank(np))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +98,20 @@ class RankError:
     def to_fault(self) -> Fault:
         """Return the fault with only this error as its reason."""
         message = f"{self.description}: {self.message}{self.hint}"
-        return Fault(CaseStatus.ERROR, message, self.rank, self.case, self.missing, self.traceback)
+        return Fault(
+            CaseStatus.ERROR,
+            message,
+            self.rank,
+            self.case,
+            self.missing,
+            self.traceback,
+            self._find_effect(),
+        )
+
+    def _find_effect(self) -> EndingFault | None:
+        if self.message.endswith(RAISED_TEXT):
+            return EndingFault.RAISE
+        return EndingFault.EXIT if self.message == f"SystemExit: {EXIT_STATUS}" else None
 
 
 Observation = RankLoss | RankError

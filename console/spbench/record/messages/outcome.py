@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from spbench.record.case_state import CaseState
 from spbench.record.noise import describe_case_noise
 from spbench.record.number_formatting import format_duration
-from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
+from spbench.record.planted_faults import FaultOutcome
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
@@ -16,6 +16,7 @@ _Result = CaseStatus | FaultOutcome
 _RESULTS: tuple[_Result, ...] = (
     CaseStatus.PASSED,
     FaultOutcome.FOUND,
+    FaultOutcome.MISSED,
     *(status for status in CaseStatus if status is not CaseStatus.PASSED),
 )
 
@@ -26,12 +27,11 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
     The longest case is the one that took the most time, with its preparation and checks.
     """
     all_cases = list(cases)
-    counts = Counter(map(_get_result, all_cases))
+    counts = count_results(all_cases)
     noisy_counts = Counter(_get_result(case) for case in all_cases if describe_case_noise(case))
     parts = [
-        f"{counts[result]} {result}{_note_noisy(noisy_counts[result], counts[result])}"
-        for result in _RESULTS
-        if counts[result]
+        f"{count} {result}{_note_noisy(noisy_counts[result], count)}"
+        for result, count in counts.items()
     ]
     summary = f"{format_quantity(len(all_cases), 'case')}: {', '.join(parts)}"
     durations = {case.id: seconds for case in all_cases if (seconds := _measure(case)) is not None}
@@ -41,10 +41,16 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
     return f"{summary}; longest: {longest}, {format_duration(durations[longest])}"
 
 
+def count_results(cases: Iterable[CaseState]) -> dict[_Result, int]:
+    """Return the number of cases by status, or by the outcome of their planted faults."""
+    counts = Counter(map(_get_result, cases))
+    return {result: counts[result] for result in _RESULTS if counts[result]}
+
+
 def _get_result(case: CaseState) -> _Result:
-    """Return the status of a case, or that its planted fault was found."""
-    is_found = find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND
-    return FaultOutcome.FOUND if is_found else case.status
+    """Return the status of a case, or the outcome of its planted fault."""
+    result = case.execution.status_text
+    return case.status if result is CaseStatus.FLAKY else result
 
 
 def _note_noisy(noisy_count: int, count: int) -> str:

@@ -11,7 +11,6 @@ from spbench.record.case_state import CaseState
 from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
 from spbench.record.messages.phases import compute_phase_percent
 from spbench.record.noise import describe_case_noise, is_disturbed
-from spbench.record.planted_faults import find_fault_outcome
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.run.problems import SlowCases
@@ -220,7 +219,7 @@ class RunCaseRows:
         waits = case.waits_for_launch and not self._feed.ended
         status_text = _describe_waiting(case) if waits else ""
         if not running:
-            status_text = find_fault_outcome(case.execution.reason) or ""
+            status_text = case.execution.status_text if case.status.is_bad else ""
         is_live = running and case is self._feed.rows.case
         # Until the final time is computed, the last preliminary time is shown; they are equal.
         is_same_attempt = self._row_states.get(case.id) is case

@@ -104,7 +104,7 @@ class RunFinding:
     @property
     def _fault_outcome(self) -> str:
         """The outcome of a planted fault if the finding is the reason of its case."""
-        is_failed = self.kind == CaseStatus.FAILED
+        is_failed = isinstance(self.kind, CaseStatus) and self.kind.is_bad
         return (find_fault_outcome(self.message) if is_failed else None) or ""
 
     def content(self) -> Content:

@@ -61,9 +61,9 @@ def list_link_problems(state: RunState) -> list[LocatedProblem]:
 
 def find_severity(case: CaseState) -> int:
     """Return the sort key of a bad case, the worst first."""
-    if case.status.is_broken:
-        return 0
-    return 2 if find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND else 1
+    if find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND:
+        return 2
+    return 0 if case.status.is_broken else 1
 
 
 def find_largest_ratio(case: CaseState) -> float:

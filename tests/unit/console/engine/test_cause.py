@@ -6,6 +6,7 @@ from spbench.engine.faults.cause import Evidence, find_cause, is_settled
 from spbench.engine.faults.fault import Fault, RankError, RankLoss
 from spbench.engine.watchdog import Watchdog
 from spbench.launch.launcher import LauncherReport, LostConnection, RankEnd
+from spbench_core.catalog.planted_fault import EndingFault
 
 HOSTS = {0: "node01", 1: "node01", 2: "node02", 3: "node02"}
 MPI = "Exception: Unknown error class, error stack:"
@@ -485,6 +486,23 @@ def test_silent_rank_precedes_ranks_that_cannot_reach_it():
     assert fault.message.startswith(
         f"{describe_rank(2)}, silent for 5 s; as a consequence {describe_rank(0)}: {MPI}"
     )
+
+
+@pytest.mark.parametrize(
+    ("report", "effect"),
+    [
+        (build_report(signal_end(2)), EndingFault.KILL),
+        (build_report(), EndingFault.KILL),  # the launcher does not report the signal
+        (build_report(signal_end(2, 11)), None),
+        (build_report(exit_end(2)), None),
+    ],
+)
+def test_lost_rank_has_the_effect_of_a_planted_kill_by_its_signal(report, effect):
+    fault = find_cause(build_evidence([rank_loss(2)], report))
+    assert (fault.rank, fault.effect) == (2, effect)
+    assert fault.shows("kill,rank=2", 4) == (effect is EndingFault.KILL)
+    assert not fault.shows("kill,rank=1", 4)
+    assert not fault.shows("stop,rank=2", 4)
 
 
 def test_no_observations_give_no_cause():

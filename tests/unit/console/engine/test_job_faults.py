@@ -14,11 +14,13 @@ from spbench.engine.run import Run
 from spbench.engine.watchdog import Watchdog
 from spbench.errors import ExitCode
 from spbench.launch.jobs import Job
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.runs.event_log import EventLog
 from spbench.record.state import RunState
 from spbench.suites.case import Case
 from spbench.suites.settings import LaunchSettings
 from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.planted_fault import RAISED_TEXT
 from spbench_core.events import fields as event_fields
 from spbench_core.events.rank_events import encode
 from spbench_core.events.statuses import LogLevel, RunStatus
@@ -45,7 +47,7 @@ class StandInConnection:
 class SimulatedJob:
     """A run of one job of two simulated ranks, through listener, watchdog and run."""
 
-    def __init__(self, home, *names, ready=True, first_rank=0):
+    def __init__(self, home, *names, ready=True, first_rank=0, inject=None):
         settings = LaunchSettings()
         params = BENCHMARKS[BENCHMARK].complete({})
         cases = [Case(name, name, BENCHMARK, params, 2, 1, (), settings, 1) for name in names]
@@ -54,7 +56,7 @@ class SimulatedJob:
         self.log = EventLog(home / "events.jsonl")
         self.recorder = Recorder(self.log, self.state, lambda event: None)
         for event in (
-            run_start(*(describe_case(name, checks=[]) for name in names)),
+            run_start(*(describe_case(name, checks=[], inject=inject) for name in names)),
             job_start(*names),
         ):
             fields = {name: event[name] for name in event if name not in ("event", "time")}
@@ -101,6 +103,7 @@ def job(tmp_path):
     simulated.log.close()
 
 
+RAISED = f"InjectedFaultError: {RAISED_TEXT}"
 ERROR = {"message": "ValueError: no", "traceback": "Traceback ..."}
 
 
@@ -151,6 +154,31 @@ def test_case_without_an_end_runs_again(job):
     fail_in_b_while_rank_0_is_in_a(job)
     assert job.settle() == ["a", "c"]
     assert job.statuses == {"a": "running", "b": "error", "c": "waiting"}
+
+
+@pytest.mark.parametrize(
+    ("inject", "message", "is_found"),
+    [
+        ("raise", RAISED, True),
+        ("raise,rank=1", RAISED, True),
+        ("raise,rank=0", RAISED, False),
+        ("exit", "SystemExit: 3", True),
+        ("exit", "SystemExit: 4", False),
+        ("exit", RAISED, False),
+        ("raise", "ValueError: no", False),
+        (None, RAISED, False),
+    ],
+)
+def test_error_of_a_planted_fault_is_found_on_its_rank(tmp_path, inject, message, is_found):
+    job = SimulatedJob(tmp_path, "a", "b", inject=inject)
+    job.send_from_both("case_start", case="a")
+    job.send(1, "case_end", case="a", status="error", error={"message": message})
+    assert job.settle() == ["b"]
+    job.log.close()
+    execution = job.state.cases["a"].execution
+    assert execution.status == "error"
+    assert execution.reason.endswith(f"; fault found, as planted: {inject}") == is_found
+    assert (execution.status_text is FaultOutcome.FOUND) == is_found
 
 
 def test_fault_without_a_case_belongs_to_the_unfinished_case(job):

@@ -4,6 +4,7 @@ import pytest
 
 from spbench.engine.faults.fault import Fault
 from spbench.engine.watchdog import EXIT_TIMEOUT, Watchdog
+from spbench_core.catalog.planted_fault import EndingFault
 from spbench_core.events.rank_events import ASLEEP, SILENCE_LIMIT
 from spbench_core.events.statuses import CaseStatus
 from support.sample_events import rank_event
@@ -180,6 +181,7 @@ def test_reports_a_silent_rank_after_10_s(messages):
 def test_messages_number_ranks_like_their_cases():
     job = WatchedJob(first_rank=7).ready().start("a").advance(10.1, 0, 1)
     assert job.fault.message == "rank 9 on node02 silent for 10 s"
+    assert job.fault.effect is EndingFault.STOP
     mismatched = WatchedJob(first_rank=7)
     event = rank_event("ready", 0, size=1)
     mismatched.watch.on_ready(event, "node02", 1, mismatched.now, launched_as=2)
@@ -468,6 +470,21 @@ def add_locations(locations, np=3, fault=FAULT):
 def test_lists_the_likely_cause_first(locations, rank, message):
     fault = add_locations(locations)
     assert (fault.rank, fault.message, fault.status) == (rank, message, CaseStatus.TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("position", "effect"),
+    [
+        (f"in _hang (faults.py:70), {ASLEEP}", EndingFault.HANG),
+        (None, EndingFault.STOP),
+        (f"in read (files.py:70), {ASLEEP}", None),
+    ],
+)
+def test_position_of_a_single_rank_shows_a_planted_fault(position, effect):
+    positions = {0: "in wait", 1: "in wait"} | ({2: position} if position else {})
+    assert add_locations(positions).effect is effect
+    everywhere = dict.fromkeys(range(3), position) if position else {}
+    assert add_locations(everywhere).effect is None
 
 
 def test_lists_at_most_three_locations():

@@ -31,6 +31,7 @@ from support.sample_events import (
         ("check halo failed on rank 1; planted fault drop-halo noticed", FaultOutcome.FOUND),
         ("nothing noticed the planted fault slow; take more iterations", FaultOutcome.MISSED),
         ("planted fault slow not confirmed: rank 1 takes 2.00x the time", FaultOutcome.MISSED),
+        ("rank 1 on a, 2 s into b, was killed; fault found, as planted: kill", FaultOutcome.FOUND),
         ("check halo failed on rank 1", None),
         (None, None),
     ],

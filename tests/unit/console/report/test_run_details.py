@@ -7,6 +7,7 @@ import pytest
 from spbench.record.runs.marks import RunMark
 from spbench.report.model import LaunchPart, LimitPart
 from spbench.report.run_details import list_case_facts, list_run_facts
+from spbench_core.events.statuses import CaseStatus
 from support.sample_runs import make_case, make_run
 
 ENVIRONMENT = {
@@ -28,7 +29,9 @@ ENVIRONMENT = {
 
 def test_lists_machine_versions_faults_and_failed_cases(messages):
     case = make_case("x")
-    failed = case.model_copy(update={"id": "y", "status": "failed", "reason": "check sum failed"})
+    failed = case.model_copy(
+        update={"id": "y", "status": CaseStatus.FAILED, "reason": "check sum failed"}
+    )
     run = replace(make_run(case, failed), environment=ENVIRONMENT)
     summary = replace(
         run.summary,
