@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
+from spbench.suites.yaml_slips import (
+    Slip,
+    find_low_indent,
+    find_missing_colon,
+    find_open_bracket,
+    find_text_before_dash,
+    suggest_colon,
+    suggest_space,
+)
 from spbench_core.number_text import format_quantity
 
 _CLOSER_BY_OPENER: Final = {"[": "]", "{": "}"}
-_KEY_WITHOUT_SPACE = re.compile(r"(?:-\s+)?([A-Za-z_][\w.-]*):(\S.*)")
-_DASH_WITHOUT_SPACE = re.compile(r"-([A-Za-z_].*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,9 @@ class _Explainer:
     def _make_message(self, text: str, mark: Any = None) -> ParserMessage:
         return ParserMessage(mark or self._mark, f"invalid YAML: {text}")
 
+    def _report(self, slip: Slip) -> ParserMessage:
+        return self._make_message(slip.text, slip)
+
     def _read_line(self, number: int) -> str:
         return self._lines[number] if 0 <= number < len(self._lines) else ""
 
@@ -91,8 +100,7 @@ class _Explainer:
 
     def _describe_missing_colon(self) -> ParserMessage:
         mark = self._context_mark
-        line = self._read_line(mark.line)[mark.column :]
-        remedy = _suggest_space(line) or "write it as KEY: VALUE, or indent it to continue a value"
+        remedy = suggest_colon(self._lines, mark.line)
         return self._make_message(f"this line has no colon and space: {remedy}", mark)
 
     def _describe_extra_colon(self) -> ParserMessage:
@@ -101,8 +109,17 @@ class _Explainer:
         above = self._find_number_above(number)
         line_above = self._read_line(above)
         for near_number, near_line in ((number, line), (above, line_above)):
-            if remedy := _suggest_space(near_line.strip()):
-                return self._make_message(f"line {near_number + 1} lacks a space: {remedy}")
+            if remedy := suggest_space(near_line.strip()):
+                column = len(near_line) - len(near_line.lstrip())
+                return self._report(Slip(near_number, column, f"this line lacks a space: {remedy}"))
+        slip = (
+            find_text_before_dash(self._lines, above)
+            or find_missing_colon(self._lines, number)
+            or find_missing_colon(self._lines, above)
+            or find_low_indent(self._lines, number, above)
+        )
+        if slip is not None:
+            return self._report(slip)
         if ": " in line[: self._mark.column]:
             return self._make_message(
                 "the value contains a colon and a space: put the whole value in quotes"
@@ -123,6 +140,9 @@ class _Explainer:
 
     def _describe_missing_value(self) -> ParserMessage:
         character = self._read_character(self._mark)
+        slip = find_open_bracket(self._lines, self._mark.line)
+        if slip is not None:
+            return self._report(slip)
         if not character:
             return self._make_message("the text ends within brackets: close them with ] or }")
         return self._make_message(f"a value is missing before {character}: add it, or remove this")
@@ -146,21 +166,32 @@ class _Explainer:
         return self._make_message(f"a comma or {closer} is missing before this")
 
     def _describe_item(self) -> ParserMessage:
+        line = self._read_line(self._mark.line)
+        slip = find_text_before_dash(self._lines, self._mark.line)
+        if slip is not None:
+            return self._report(slip)
+        if remedy := suggest_space(line.strip()):
+            return self._make_message(f"this line lacks a space: {remedy}")
         if self._mark.column == self._context_mark.column:
-            first_line = self._context_mark.line + 1
+            first_line = self._context_mark.line
             remedy = self._suggest_indent()
-            return self._make_message(
-                f'this line has no "- " like the items from line {first_line}: add it, or {remedy}'
-            )
+            text = f'this line has no "- " like the items from line {first_line + 1}: '
+            first_key = self._read_line(first_line).lstrip(" -").partition(":")[0]
+            if line.strip().partition(":")[0] == first_key:
+                return self._make_message(f"{text}add it, or {remedy}")
+            return self._make_message(f"{text}{remedy}, or add it")
         return self._describe_wrong_indent()
 
     def _describe_key(self) -> ParserMessage:
         line = self._read_line(self._mark.line)
+        character = self._read_character(self._mark)
+        if character and character in "]}":
+            return self._make_message(f"the bracket {character} was not opened: remove it")
         if line[: self._mark.column].strip():
             return self._make_message(
                 "unexpected text behind a value in quotes: put the whole value in quotes"
             )
-        if remedy := _suggest_space(line.strip()):
+        if remedy := suggest_space(line.strip()):
             return self._make_message(f"this line lacks a space: {remedy}")
         return self._describe_wrong_indent()
 
@@ -189,12 +220,3 @@ class _Explainer:
 
 def _format_indent(indent: int) -> str:
     return f"indent it by {format_quantity(indent, 'space')}" if indent else "do not indent it"
-
-
-def _suggest_space(line: str) -> str:
-    """Return a line with its missing space, or an empty text."""
-    if match := _DASH_WITHOUT_SPACE.fullmatch(line):
-        return f"write - {match[1]}"
-    if match := _KEY_WITHOUT_SPACE.fullmatch(line):
-        return f"write {match[1]}: {match[2]}"
-    return ""

@@ -309,7 +309,7 @@ def size_alias(monkeypatch):
         ("", "s.yaml:1:1: error: the file is empty; a suite begins with"),
         ("- a\n", "s.yaml:1:1: error: this is not a mapping; a suite begins with"),
         ("{}", "s.yaml:1:1: error: the suite lacks the key 'name'"),
-        ("a: [", "s.yaml:2:1: error: invalid YAML: the text ends within"),
+        ("a: [", "s.yaml:1:4: error: invalid YAML: the bracket [ is not closed"),
         ("cases: 3\nlaunch: 4\nname: [1]\nschema: x\n", "s.yaml:2:9: error: launch must be a map"),
     ],
 )

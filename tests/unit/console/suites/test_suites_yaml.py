@@ -160,7 +160,7 @@ def test_problems_do_not_stop_the_parser(text, position, message):
     [
         ("a: [1\nb: 2", (1, 4), "the bracket [ is not closed: add ]"),
         ("a: [1, 2}", (1, 9), "a comma or ] is missing before this"),
-        ("a: [", (2, 1), "the text ends within brackets"),
+        ("a: [", (1, 4), "the bracket [ is not closed: add ], or remove it"),
         ("a: [1,, 2]", (1, 7), "a value is missing before ,"),
         ('a: "b\nc: d', (1, 4), 'the quote " is not closed: add " at the end'),
         ("a: 'b' c", (1, 8), "unexpected text behind a value in quotes"),
@@ -173,10 +173,11 @@ def test_problems_do_not_stop_the_parser(text, position, message):
         ("a: @b", (1, 4), "a value cannot begin with @: put it in quotes"),
         ("a: - b", (1, 4), "write the - on a new line"),
         ("a: 1\nb\nc: 2", (2, 1), "this line has no colon and space: write it as KEY: VALUE"),
-        ("a:1\nb: 2", (2, 2), "line 1 lacks a space: write a: 1"),
-        ("a:\n  -b: 1\n    c: 2", (3, 6), "line 2 lacks a space: write - b: 1"),
+        ("a:1\nb: 2", (1, 1), "this line lacks a space: write a: 1"),
+        ("a:\n  -b: 1\n    c: 2", (2, 3), "this line lacks a space: write - b: 1"),
         ("a: 1\n  b: 2", (2, 4), "line 1, which has a value already: do not indent it"),
-        ("a:\n  - b: 1\n  c: 2", (3, 3), "add it, or indent it by 4 spaces, like line 2"),
+        ("a:\n  - b: 1\n  c: 2", (3, 3), "indent it by 4 spaces, like line 2, or add it"),
+        ("a:\n  - b: 1\n  b: 2", (3, 3), "add it, or indent it by 4 spaces, like line 2"),
         ("a:\n  - b: 1\n   - c: 2", (3, 4), "no line above: indent it by 2 spaces, like line 2"),
         ("a:\n    b: 1\n  c: 2", (3, 3), "no line above: indent it by 4 spaces, like line 2"),
         ("a: \x01", (1, 4), "U+0001 cannot stand in YAML"),
@@ -190,6 +191,39 @@ def test_rejects_invalid_yaml_at_its_position(text, position, message):
         parse_yaml(text)
     assert caught.value.mark == position
     assert message in str(caught.value)
+
+
+ITEMS = "a:\n  - b: 1\n    c: 2\n  - b: 3\n    c: 4\n    d: 5\n"
+
+
+@pytest.mark.parametrize("parser", [yaml_nodes._PARSER, yaml.SafeLoader])
+@pytest.mark.parametrize(
+    ("part", "slip", "position", "message"),
+    [
+        ("  - b: 3", "3  - b: 3", (4, 1), 'unexpected 3 before the "-" of a list item: remove it'),
+        ("  - b: 3", "  3- b: 3", (4, 3), 'unexpected 3 before the "-" of a list item: remove it'),
+        ("a:", "a:: [", (1, 5), "the bracket [ is not closed: add ], or remove it"),
+        ("  - b: 3", "e: [\n  - b: 3", (4, 4), "the bracket [ is not closed"),
+        ("c: 4", "c 4", (5, 5), "write c: 4, or indent it to continue a value"),
+        ("c: 4", "c = 4", (5, 5), "write c: 4, or indent it to continue a value"),
+        ("- b: 3", "- b 3", (4, 5), "this line has no colon behind its key: write b: 3"),
+        ("- b: 3", "- b:3", (4, 3), "this line lacks a space: write b: 3"),
+        ("- b: 3", "-b: 3", (4, 3), "this line lacks a space: write - b: 3"),
+        ("c: 4", "c {e: 4, f: 5}", (5, 5), "this line has no colon behind its key: write c: {"),
+        ("a:", "e:\na", (2, 1), "this line has no colon and space: write a:, or remove it"),
+        ("    c: 4", "3", (5, 1), "write it as KEY: VALUE, or remove it"),
+        ("    c: 4", "c: 4", (5, 1), "less than lines 4 and 6: indent it by 4 spaces"),
+        ("    d: 5", "  d: 5", (6, 3), "indent it by 4 spaces, like line 5, or add it"),
+        ("c: 4", "c: [4]]", (5, 11), "the bracket ] was not opened: remove it"),
+        ("c: 4", "c: '[4', e: [", (5, 12), "unexpected text behind a value in quotes"),
+    ],
+)
+def test_names_the_line_with_a_slip(monkeypatch, parser, part, slip, position, message):
+    monkeypatch.setattr(yaml_nodes, "_PARSER", parser)
+    with pytest.raises(YamlError) as caught:
+        parse_yaml(ITEMS.replace(part, slip, 1))
+    assert message in str(caught.value)
+    assert caught.value.mark == position
 
 
 def test_rejects_an_alias_bomb(messages):
