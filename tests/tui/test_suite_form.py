@@ -134,6 +134,21 @@ async def test_one_key_edits_the_suite_in_the_text_and_outside(suite):
         await wait_until(pilot, lambda: get_editor(app).text == SUITE)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_form_of_the_suite_opens_on_its_first_default_and_keeps_its_text(suite, size):
+    suite.write_text(SUITE.replace("cases:\n", "defaults:\n  np: 2\ncases:\n"))
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("ctrl+d")
+        await open_suite_form(pilot)
+        await wait_until(pilot, lambda: app.focused is not None)
+        assert app.focused.parent.key == "defaults.np"
+        await pilot.press("0")
+        assert app.focused.value == "20"
+        assert "made-up" in read_screen(app)
+
+
 async def test_small_preview_scrolls_to_the_change(suite):
     app = open_suite(suite)
     async with app.run_test(size=(80, 24)) as pilot:

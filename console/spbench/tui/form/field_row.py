@@ -165,11 +165,15 @@ class FieldRow(TextRow):
         key: The name of its text.
         text: Its text.
         inherited: The text of the value that an empty field inherits from the suite; empty: none.
+
+    Attributes:
+        select_on_focus: Whether the text is selected when its box is focused.
     """
 
     def __init__(self, field: Field, key: str, text: str, inherited: str = "") -> None:
         super().__init__(key, field.help, text)
         self.field = field
+        self.select_on_focus = True
         self._inherited = inherited
         self._default = field.default
         self._labels = (field.name, field.help)
@@ -187,7 +191,12 @@ class FieldRow(TextRow):
             return
         suggester = SuggestFromList(field.choices, case_sensitive=False) if field.choices else None
         # The box gets its placeholder as soon as its width is known.
-        yield Input(self._text, suggester=suggester, compact=True)
+        yield Input(
+            self._text,
+            suggester=suggester,
+            compact=True,
+            select_on_focus=self.select_on_focus,
+        )
 
     def on_resize(self) -> None:
         """Show the default in the new width."""

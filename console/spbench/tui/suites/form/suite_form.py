@@ -34,7 +34,11 @@ class SuiteRows(RowList):
         others = ", ".join(fields.other_keys)
         note = f" (in the text also: {others})" if others else ""
         yield Static(f"Defaults that each case inherits{note}", classes="heading")
-        yield from self.build_field_rows(fields.default_fields, DEFAULTS)
+        for row in self.build_field_rows(fields.default_fields, DEFAULTS):
+            row.add_class("default")
+            # The form opens on the first one, and a key typed there must not replace it.
+            row.select_on_focus = False
+            yield row
         yield Static("Default parameters, for the cases that have them", classes="heading")
         yield from self.build_field_rows(fields.param_fields, PARAMS)
         yield Static("Launch settings of all cases", classes="heading")
@@ -52,6 +56,7 @@ class SuiteForm(DraftForm):
         forecast: Returns the forecast of a suite.
     """
 
+    AUTO_FOCUS = ".default Input"
     HELP = """\
 The suite itself: its name and description, and the values that its cases inherit. A case inherits a
 default unless it sets the value. With several benchmarks, the parameters that two or more of them
