@@ -25,7 +25,6 @@ async def test_undo_and_redo_appear_while_they_have_an_effect(suite):
         await pilot.press("#")
         await wait_until(pilot, lambda: "Undo" in read_key_bar(app))
         assert "Redo" not in read_key_bar(app)
-        app.screen.query_one("#cases").focus()
         await pilot.press("ctrl+z")
         await wait_until(pilot, lambda: get_editor(app).text == text)
         await wait_until(

@@ -130,6 +130,48 @@ async def test_undo_names_the_change_of_a_form_and_the_lines_of_typed_text(suite
         assert levels[-4:] == ["information", *["warning"] * 3]
 
 
+async def test_undone_change_of_a_form_is_shown_until_the_next_change(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot)
+        await move_to_line(pilot, SECOND_CASE_LINE)
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "Delete second" in read_screen(app))
+        await answer(pilot, "y")
+        await wait_for_cases(pilot, 1)
+        pane = get_text_pane(app)
+        await pilot.press("ctrl+z")
+        await wait_for_cases(pilot, 3)
+        await pilot.press("down", "up")
+        assert str(pane.border_subtitle) == "undone: case second deleted (Ctrl+Y redoes it)"
+        await pilot.press("ctrl+y")
+        await wait_for_cases(pilot, 1)
+        assert str(pane.border_subtitle) == "redone: case second deleted (Ctrl+Z undoes it)"
+        await replace_line(pilot, 1, "# mine")
+        await wait_until(pilot, lambda: not pane.border_subtitle)
+
+
+async def test_typed_text_is_undone_only_in_the_text(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        editor = get_editor(app)
+        editor.focus()
+        await pilot.press("ctrl+home", "#")
+        text = editor.text
+        await pilot.press("escape", "ctrl+z")
+        await wait_until(pilot, lambda: "go to the text (e)" in "".join(list_messages(app)))
+        assert editor.text == text
+        await pilot.press("e")
+        await wait_until(pilot, lambda: app.focused is editor)
+        await pilot.press("ctrl+z", "escape", "ctrl+y")
+        assert editor.text == SUITE
+        await pilot.press("e")
+        await wait_until(pilot, lambda: app.focused is editor)
+        await pilot.press("ctrl+y")
+        assert editor.text == text
+
+
 async def test_undo_keeps_the_selected_case(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:

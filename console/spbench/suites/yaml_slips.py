@@ -37,7 +37,7 @@ def suggest_space(line: str) -> str:
 
 
 def find_text_before_dash(lines: Sequence[str], number: int) -> Slip | None:
-    """Return the slip of text before the dash of an item, as in ``3- name: a``."""
+    """Return the slip of text before the dash of an item: ``3- name: a``."""
     line = lines[number] if number < len(lines) else ""
     match = _TEXT_BEFORE_DASH.fullmatch(line.strip())
     if match is None:

@@ -27,8 +27,10 @@ TOPICS = (
         "undo and redo changes of a suite",
         """\
 On the Suites page, Ctrl+Z undoes the last change of the open suite and Ctrl+Y redoes it. That
-includes cases that were added, edited or deleted with a form. The two keys are shown in the footer
-as soon as there is a change.
+includes cases that were added, edited or deleted with a form. The lower border of the text names
+the undone change. Typed text is only undone in the text: e goes there.
+
+The two keys are shown in the footer as soon as there is a change.
 
 Texts that are not saved survive a crash: the console offers them when it starts again.""",
     ),

@@ -52,7 +52,11 @@ _CAPTURES = {
 
 
 class SuiteEditor(TextBox, inherit_bindings=False):
-    """A YAML editor in the colours of the theme that marks lines with a problem."""
+    """A YAML editor in the colours of the theme that marks lines with a problem.
+
+    Attributes:
+        last_step: A message on the step that was last undone or redone.
+    """
 
     HELP: ClassVar[str] = """\
 The text of the suite. Errors are marked ✗ at their line as you type, and listed below the text.
@@ -123,6 +127,7 @@ work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the
         self._problems: dict[int, int] = {}
         self._style = ComponentStyles(self, "suite-editor")
         self._has_undone_typing = False
+        self.last_step = ""
         self._colours: dict[str, Style] = {}
         self.register_theme(TextAreaTheme("suite", syntax_styles=self._colours))
         self.theme = "suite"
@@ -184,6 +189,7 @@ work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the
             return
         name = find_name(steps[-1])
         text = message.format(name or describe_lines(lines, self.document.lines))
+        self.last_step = text
         # A warning, so that the step is not mistaken for one more of typed text.
         self.app.notify(
             text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.document._edit import Edit
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
@@ -27,6 +28,7 @@ from spbench.tui.suites.parsed_suite import (
 )
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
+from spbench.tui.suites.text_changes import find_name
 from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench_core.number_text import format_quantity
 
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
 NO_CASES = "The suite has no cases yet: F4 adds one."
+TYPED = "the last change was typed: go to the text (e) to undo or redo it"
 
 
 class TextPane(Vertical):
-    """An editor of one suite file.
+    """An editor of one suite file; its lower border names an undone change.
 
     Attributes:
         document: The file; None before one is opened.
@@ -157,17 +160,24 @@ class TextPane(Vertical):
             self.editor.focus()
 
     def undo(self) -> int:
-        """Undo the last change, and return the new line of the cursor, or 0."""
-        return self._change_history(self.editor.undo)
+        """Undo the last change, and return the new line of the cursor, or 0.
+
+        Typed text is only undone in the text, where the user sees it.
+        """
+        return self._change_history(self.editor.undo, self.editor.history.undo_stack)
 
     def redo(self) -> int:
         """Redo the last undone change; see `undo`."""
-        return self._change_history(self.editor.redo)
+        return self._change_history(self.editor.redo, self.editor.history.redo_stack)
 
-    def _change_history(self, change: Callable[[], None]) -> int:
+    def _change_history(self, change: Callable[[], None], steps: Sequence[Sequence[Edit]]) -> int:
+        if not self.editor.has_focus and steps and not find_name(steps[-1]):
+            self.app.notify(TYPED, severity="warning", timeout=8)
+            return 0
         location = self.editor.cursor_location
         change()
         self._undone_text = self.editor.text
+        self.border_subtitle = Content(self.editor.last_step)
         return self.editor.cursor_line if self.editor.cursor_location != location else 0
 
     def _set_document(self, document: SuiteDocument) -> None:
@@ -327,6 +337,8 @@ class TextPane(Vertical):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Parse the text after a change."""
         event.stop()
+        if self.border_subtitle and self.editor.text != self._undone_text:
+            self.border_subtitle = ""
         self._update_title()
         self._schedule_backup()
         self.schedule_parse()
