@@ -4,8 +4,11 @@ import pytest
 from textual.widgets import Static
 
 from spbench.record.runs.history import list_summaries
-from spbench.report.baselines.files import list_baseline_names, load_baseline
-from spbench.tui.dialogs import AskLine, Confirm
+from spbench.report.baselines.creation import make_baseline
+from spbench.report.baselines.files import list_baseline_names, load_baseline, save_baseline
+from spbench.report.recorded import load_run
+from spbench.tui.chooser import Chooser
+from spbench.tui.dialogs import AskLine, Confirm, FewLaunchesDialog
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
     MEDIUM_SIZE,
@@ -73,7 +76,7 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         await pilot.press("end")
         await wait_until(pilot, lambda: page._views.cases.run.summary.id.startswith("20010101"))
         await open_dialog(pilot, "b", Confirm)
-        remedy = "R runs it again with 5."
+        remedy = "fewer than the 5 launches of each case that a comparison with it needs"
         await wait_until(pilot, lambda: remedy in " ".join(read_dialog(app).split()))
         await open_dialog(pilot, "y")
         await wait_until(pilot, lambda: "There is no baseline yet" in read_screen(app))
@@ -108,6 +111,38 @@ async def test_first_baseline_is_offered_of_the_newest_passed_run(tmp_path, home
         await submit_text(pilot, "main")
         await wait_until(pilot, lambda: has_notification(app, "6 cases of 20010102"))
         assert load_baseline(home, "main").run.startswith("20010102")
+
+
+async def test_enter_runs_a_run_with_few_launches_before_it_is_a_baseline(
+    tmp_path, home, monkeypatch
+):
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
+        page = await wait_for_run(pilot)
+        await pilot.press("end")
+        await wait_until(pilot, lambda: page._pane.selected_run().id.startswith("20010101"))
+        await open_dialog(pilot, "B", FewLaunchesDialog)
+        await wait_until(pilot, lambda: getattr(app.focused, "id", None) == "third")
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: starts)
+        assert starts[0][0][-2:] == ("--set", "repeat=5")
+        assert list_baseline_names(home) == []
+
+
+async def test_newest_baseline_with_enough_launches_is_preselected(tmp_path, home):
+    for day, launches in ((4, 5), (5, 5), (6, 1)):
+        run = load_run(record_synthetic_run(home, day, 1.0, launches=launches))
+        save_baseline(home, f"day{day}", make_baseline(f"day{day}", run)[0])
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        await wait_for_run(pilot)
+        await open_dialog(pilot, "b", Chooser)
+        assert [choice.name for choice in app.screen._choices] == ["day5", "day4", "day6"]
+        assert app.screen._choices[2].summary.endswith("fewer than 5 launches")
+        await pilot.press("enter")
+        await wait_for_comparison(pilot, "day5", "20010106")
 
 
 async def test_making_a_baseline_of_a_failed_run_asks(tmp_path, home):

@@ -137,6 +137,31 @@ class ThirdAnswerDialog(Confirm):
         self._act()
 
 
+class FewLaunchesDialog(ThirdAnswerDialog):
+    """A question before a run with too few launches becomes a baseline.
+
+    Args:
+        question: The question.
+        launches: The launches that a comparison needs.
+        run_first: Called if the run is to start again with these launches.
+    """
+
+    HELP = """\
+Runs cannot be judged against a baseline with too few launches. R and Enter run it again with
+enough, Y makes a baseline of it anyway, and N or Escape does not."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "third", "Run it first", id="dialog.run-first"),
+    ]
+
+    def __init__(self, question: str, launches: int, run_first: Callable[[], object]) -> None:
+        third = f"Run {launches} launches (r)"
+        super().__init__(question, "Make anyway", "Cancel", third, run_first)
+
+    def find_enter_button(self) -> Button:
+        """Return the button that runs it again, which loses nothing."""
+        return self.query_one("#third", Button)
+
+
 class LeaveDialog(ThirdAnswerDialog):
     """A question before the console quits with unsaved text.
 

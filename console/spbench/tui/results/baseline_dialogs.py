@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -13,7 +14,7 @@ from spbench.report.baselines.files import baseline_name, baseline_path, save_ba
 from spbench.report.previous_times import list_runs_of_suite
 from spbench.report.recorded import load_run
 from spbench.tui.chooser import Choice, Chooser
-from spbench.tui.dialogs import AskLine
+from spbench.tui.dialogs import AskLine, FewLaunchesDialog
 from spbench.tui.page import Page
 from spbench.tui.results.compared_sides import find_needed_launches
 from spbench.tui.results.library import RunLibrary
@@ -56,7 +57,10 @@ class BaselineDialogs:
                 markup=False,
             )
             return name
-        choices = [Choice(origin.name, origin.text) for origin in of_suite or origins]
+        # The first one is preselected: the newest with enough launches.
+        ordered = sorted(of_suite or origins, key=lambda origin: origin.run, reverse=True)
+        ordered.sort(key=lambda origin: not origin.has_launches)
+        choices = [Choice(origin.name, origin.text) for origin in ordered]
         return await self._page.app.push_screen_wait(Chooser("Compare with", choices))
 
     async def _offer_first(self, run: RunSummary, runs: Sequence[RunSummary]) -> None:
@@ -94,6 +98,9 @@ class BaselineDialogs:
         doubt_question = f"{doubt} Make a baseline of it anyway?"
         if doubt and not await self._page.confirm(doubt_question, "Make", "Cancel"):
             return
+        launches = None if doubt else await asyncio.to_thread(_find_needed_launches, run)
+        if launches is not None and not await self._accept_few_launches(run, launches):
+            return
         dialog = AskLine(question, parse, run.suite, required="a name")
         name_and_path = await self._page.app.push_screen_wait(dialog)
         if name_and_path is None:
@@ -103,6 +110,18 @@ class BaselineDialogs:
             if await self._page.confirm_overwrite(path):
                 lines = await asyncio.to_thread(_save_baseline, self._home, name, run)
                 self._page.app.notify("\n".join(lines), title=f"baseline {name}", markup=False)
+
+    async def _accept_few_launches(self, run: RunSummary, launches: int) -> bool:
+        """Return whether to make a baseline with too few launches, or run it again first."""
+        question = (
+            f"Run {run.id} has fewer than the {launches} launches of each case that a comparison "
+            "with it needs. Run it again with enough of them first? B then makes a baseline of "
+            "the new run."
+        )
+        run_first = partial(self._page.start_action, self._page.start_again, run.folder, launches)
+        dialog = FewLaunchesDialog(question, launches, run_first)
+        is_accepted = await self._page.app.push_screen_wait(dialog)
+        return bool(is_accepted)
 
 
 def _find_doubt(run: RunSummary) -> str:
@@ -114,17 +133,17 @@ def _find_doubt(run: RunSummary) -> str:
         return f"Run {run.id} was made with the planted fault {faults}, which changes its times."
     if run.status != RunStatus.PASSED:
         return f"Run {run.id} did not pass (status: {run.status})."
+    return ""
+
+
+def _find_needed_launches(run: RunSummary) -> int | None:
+    """Return the launches that a comparison needs; None if an ended run has them."""
+    if run.status == RunStatus.RUNNING:
+        return None
     try:
-        cases = load_run(run.folder).cases.values()
+        return find_needed_launches(load_run(run.folder).cases.values())
     except SpbenchError:
-        return ""  # the error is shown when the baseline is saved
-    needed = find_needed_launches(cases)
-    if needed is None:
-        return ""
-    return (
-        f"Run {run.id} has fewer than the {needed} launches of each case that a comparison with "
-        f"it needs. R runs it again with {needed}."
-    )
+        return None  # the error is shown when the baseline is saved
 
 
 def _save_baseline(home: Path, name: str, run: RunSummary) -> list[str]:

@@ -31,6 +31,7 @@ from spbench.report.baselines.files import (
     load_baseline,
     load_baselines,
 )
+from spbench.report.baselines.model import BaselineFile
 from spbench.report.comparison.compare import compare
 from spbench.report.comparison.conditions import (
     describe_machine_differences,
@@ -61,11 +62,21 @@ IterationTimes = Mapping[str, "array[float]"]
 
 
 class BaselineOrigin(NamedTuple):
-    """A baseline with its suite, and its origin as text or a message on its error."""
+    """A baseline with its suite and run, and its origin or error as text."""
 
     name: str
     suite: str
     text: str
+    run: str = ""
+    has_launches: bool = False
+
+
+def _make_origin(name: str, baseline: BaselineFile, path: Path) -> BaselineOrigin:
+    needed = find_needed_launches(make_baseline_run(baseline, path).cases.values())
+    parts = [part for part in (baseline.suite, baseline.run) if part != name]
+    if needed is not None:
+        parts.append(f"fewer than {needed} launches")
+    return BaselineOrigin(name, baseline.suite, ", ".join(parts), baseline.run, needed is None)
 
 
 class RunLibrary:
@@ -189,11 +200,7 @@ class RunLibrary:
         return [
             BaselineOrigin(name, "", str(baseline))
             if isinstance(baseline, UsageError)
-            else BaselineOrigin(
-                name,
-                baseline.suite,
-                ", ".join(part for part in (baseline.suite, baseline.run) if part != name),
-            )
+            else _make_origin(name, baseline, baseline_path(self.home, name))
             for name, baseline in load_baselines(self.home)
         ]
 
