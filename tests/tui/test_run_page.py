@@ -21,6 +21,7 @@ from spbench.record.planted_faults import FAULT_FOUND
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
+from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.findings import RunFindings
@@ -29,6 +30,7 @@ from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.headline import Headline
 from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.run.presenter import RunPresenter
+from spbench.tui.run.wide_layout import MAX_FINDINGS_LINES
 from spbench.tui.widgets.histogram import HistogramChart
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
@@ -41,7 +43,7 @@ NARROW = (80, 24)
 MEDIUM_SIZE = (120, 40)
 WIDE = (200, 60)
 WARPS = make.describe_metric("warps", "1/s", "higher", "min")
-SLOWEST = "Histogram of warp: time of the slowest rank"
+SLOWEST = "Histogram of warp: slowest rank"
 SMALLEST = "Histogram of warp: warps, smallest of all ranks"
 SMALLEST_BY_ITERATION = "Iterations of warp: warps, smallest of all ranks"
 """Titles of the charts of all ranks."""
@@ -596,10 +598,74 @@ async def test_wide_screen_shows_all_important_columns(open_run, size):
 
 async def test_wide_screen_has_charts_instead_of_empty_panes(open_run):
     async with open_run((200, 60), make_running_events()) as run:
-        await run.wait_for_texts("6.10", "Histogram of warp: time of the slowest rank")
+        await run.wait_for_texts("6.10", "Histogram of warp: slowest rank")
         await run.wait_until(lambda: run.histogram.id == "left-histogram")
         findings = run.page.query_one("#findings-pane")
-        await run.wait_until(lambda: findings.size.height <= 8)
+        await run.wait_until(lambda: findings.size.height <= MAX_FINDINGS_LINES)
+
+
+PARTS = make.describe_metric("wait_ms", "ms", "lower", "max", part_of="time_ms")
+
+
+def make_steps_of_a_run():
+    """Make the events of a run in steps: launch, set-up, samples, next case, end."""
+    cases = [make.describe_case(name, 4, metrics=[make.TIME, PARTS]) for name in ("a", "b")]
+    cases += [make.describe_case("small", 2)]
+    launch, *set_up = make.make_started_run(*cases, hosts=HOSTS)
+    next_case = [make.rank_event("case_start", rank, case="b") for rank in range(4)]
+    waits = [
+        make.rank_event("samples", rank, case="a", metric="wait_ms", values=[1.0] * 3)
+        for rank in range(4)
+    ]
+    end = [make.case_judged("small", "error", "rank 0: no warp"), make.run_end("error", 1)]
+    return [
+        [launch],
+        set_up,
+        [*make_samples([[2.0, 3.0, 4.0]] * 4, "a"), *waits],
+        [*make_case_end("a"), *next_case],
+        make_samples([[2.0, 9.0]] * 4, "b"),
+        [*make_case_end("b", "error", "no warp " * 60), *end],
+    ]
+
+
+@pytest.mark.parametrize("size", [(160, 48), WIDE])
+async def test_panes_keep_their_places_during_a_run(open_run, size):
+    first, *steps = make_steps_of_a_run()
+    async with open_run(size, first) as run:
+        await run.wait_until(lambda: run.table("cases").row_count == 3)
+
+        async def list_regions():
+            await run.wait_until(lambda: run.page.presenter._settled)
+            await run.pilot.pause()
+            return {pane.id: pane.region for pane in run.page.query(Pane) if pane.is_on_screen}
+
+        regions = await list_regions()
+        assert {"timeline-pane", "parts-pane", "host-map-pane"} <= set(regions)
+        feed = run.page.presenter.selection.feed
+        for events in steps:
+            count = feed.event_count + len(events)
+            run.source.send(*events)
+            await run.wait_until(lambda count=count: feed.event_count == count)
+            run.page.presenter.stay_active()
+            assert await list_regions() == regions
+
+
+@pytest.mark.parametrize("size", [(160, 48), WIDE])
+async def test_chart_of_an_earlier_case_is_dimmed_and_named(open_run, size):
+    async with open_run(size, make_running_events()) as run:
+        await run.wait_until(lambda: run.title(run.histogram.id) == SLOWEST)
+        start = [make.rank_event("case_start", rank, case="next") for rank in range(4)]
+        progress = make.rank_event("progress", 0, case="next", phase="check", done=1, total=2)
+        run.source.send(*make_case_end(), *start, progress)
+        await run.wait_for_texts("Ranks of next", "earlier case: warp", "no samples so far: check")
+        chart = run.histogram
+        assert chart.count_stops()
+        assert chart.styles.opacity < 0.5
+        assert run.title("timeline") == "Iterations, earlier case: warp"
+        run.source.send(*make_samples([[50.0] * 9] * 4, case="next"))
+        await run.wait_for_texts("Histogram of next", "Iterations of next")
+        assert chart.styles.opacity == 1.0
+        assert "no samples" not in read_screen(run.app)
 
 
 def note_layouts(monkeypatch):
@@ -1198,8 +1264,8 @@ async def test_all_panes_change_to_a_new_case_in_one_tick(open_run, monkeypatch)
         titles = [run.title(name) for name in ("ranks", run.histogram.id, "timeline")]
         assert titles == [
             "Ranks of next",
-            "Histogram of next: time of the slowest rank",
-            "Iterations of next: slowest rank, in ms",
+            "Histogram of next: slowest rank",
+            "Iterations of next: slowest rank",
         ]
         rows = page.presenter.selection.cases
         assert [rows.get(case).status for case in ("warp", "next")] == ["failed", "running"]

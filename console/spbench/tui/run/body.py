@@ -36,6 +36,7 @@ from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.text import wrap_words
 
 MAX_NOTE_LINES = 2
+PARTS_LEGEND_LINES = 2
 MAX_TABLE_SHARE = 0.58
 """Largest share of the height that a table takes if there is a panel below it."""
 MIN_TABLE_LINES = 5
@@ -95,6 +96,7 @@ class RunBody(Container):
         self._has_problem = False
         self._has_charts = True
         self._case_note = ""
+        self._parts_lines = 0
         self._cases_width = 0
         self._width = 0
 
@@ -144,8 +146,11 @@ class RunBody(Container):
             self._show(self._first_panel)
 
     def share_width(self, cases_width: int) -> None:
-        """Share the width of a wide screen; the columns of the cases need ``cases_width``."""
-        if cases_width != self._cases_width:
+        """Share the width of a wide screen; the columns of the cases need ``cases_width``.
+
+        The panes keep their columns if the cases need fewer later.
+        """
+        if cases_width > self._cases_width:
             self._cases_width = cases_width
             self._fit_width()
 
@@ -181,6 +186,7 @@ class RunBody(Container):
 
     def leave_suggestion(self) -> None:
         """Show the first panel for another run, unless the user has chosen one."""
+        self._cases_width = 0
         if not self._user_chose_panel:
             self._show(self._first_panel)
 
@@ -258,9 +264,10 @@ class RunBody(Container):
         """Whether the screen is so large that it shows all panes at once."""
         return self.has_class("-full")
 
-    def show_parts(self, has_parts: bool) -> None:
-        """Show the parts of an iteration, if any, on a full screen."""
-        self.query_one("#parts-pane").display = has_parts and self.is_full
+    def show_parts(self, max_bars: int) -> None:
+        """Show the parts of an iteration on a full screen, if any case has bars."""
+        self._parts_lines = max_bars + PARTS_LEGEND_LINES if max_bars and self.is_full else 0
+        self.query_one("#parts-pane").display = self._parts_lines > 0
 
     def show_previous(self, has_previous: bool) -> None:
         """Show the previous run next to the cases of a full screen, if there is one."""
@@ -289,7 +296,7 @@ class RunBody(Container):
         ranks_lines = (
             max(1, ranks)
             + frame_lines
-            + fit_strip(self.query_one(RankStrip), ranks, is_short=is_short)
+            + fit_strip(self.query_one(RankStrip), ranks, is_short=is_short, is_full=self.is_full)
         )
         min_case_lines = min(cases_lines, MIN_CASE_LINES_SHORT if is_short else MIN_CASE_LINES)
         height = right.size.height if is_wide else self.size.height
@@ -309,13 +316,20 @@ class RunBody(Container):
         self._limit_height("#cases-pane", cases_lines, left_height)
         self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
         if is_wide:
-            fit_left(self, left_height, is_short=is_short, has_charts=self._has_charts)
+            fit_left(
+                self,
+                left_height,
+                parts=self._parts_lines,
+                is_short=is_short,
+                has_charts=self._has_charts,
+            )
             self._hide_second_histogram()
         panel = self._visible_panel
         shares_height = panel is not Panel.NONE or self.is_full
         self._limit_height("#ranks-pane", ranks_lines, height if shares_height else 0)
         table_lines = min(ranks_lines, round(right.size.height * MAX_TABLE_SHARE))
-        fit_right(self, right.size.height - table_lines, panel, is_full=self.is_full)
+        free_lines = right.size.height - table_lines
+        fit_right(self, free_lines, panel, num_cases=cases, is_full=self.is_full)
         return self.panel is not previous_panel
 
     def show_case_note(self, note: str) -> None:
@@ -327,6 +341,8 @@ class RunBody(Container):
         widget.display = bool(note) and not self.has_class("-short")
 
     def _count_note_lines(self) -> int:
+        if self.is_full:
+            return MAX_NOTE_LINES
         note = self.query_one("#case-note", Static)
         lines = len(wrap_words(self._case_note, note.size.width, MAX_NOTE_LINES))
         return max(1, lines) if note.display else 0

@@ -176,10 +176,14 @@ class RunCaseRows:
                 yield column
 
     def measure_width(self) -> int:
-        """Return the width of a table with all columns and whole ids, without its margins."""
+        """Return the width of a table with all columns and whole ids, without its margins.
+
+        It does not change at the end of the run, which hides the column of the progress.
+        """
         ids = map(cell_width, self._rows)
-        id_width = max([MIN_ID_WIDTH, *ids])
-        return id_width + sum(column.width + 1 for column in self.columns if not column.flexible)
+        widths = {column.key: column.width for column in (*COLUMNS, *self.columns)}
+        widths["case"] = max([MIN_ID_WIDTH, *ids]) - 1
+        return sum(width + 1 for width in widths.values())
 
     async def compute_times(self) -> None:
         """Compute the times of finished cases in threads, one after another."""

@@ -60,4 +60,4 @@ class Overview:
         groups = (self._selection.bars.get(case) if case is not None else None) or []
         for parts_pane in self._body.query(PartsPane):
             parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")
-        self._body.show_parts(bool(groups))
+        self._body.show_parts(self._selection.max_part_bars)

@@ -81,7 +81,6 @@ class RunPresenter:
         self._progress: object = None
         self._outcome_shown = False
         self._first_case = ""
-        self._has_had_samples = False
         self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(selection.update_chart, pane) for pane in panes]
@@ -289,13 +288,9 @@ class RunPresenter:
 
     def _show_problem(self) -> None:
         """Keep the findings in view while there is a problem."""
-        has_samples = self.selection.metric is not None
-        self._has_had_samples = self._has_had_samples or has_samples
-        # Between two running cases the charts stay, since samples are to come.
-        expects_samples = self._has_had_samples and not self.selection.feed.ended
         self._body.show_problem(
             any(finding.is_problem for finding in self.findings),
-            has_charts=has_samples or (expects_samples and self.selection.follows_running),
+            has_charts=self.selection.has_charts,
         )
 
     def _limit_table_heights(self) -> None:
@@ -305,9 +300,9 @@ class RunPresenter:
         )
         shows_other_panel = self._body.limit_table_heights(
             self.cases.row_count,
-            self.ranks.row_count,
+            max(self.ranks.row_count, self.selection.max_ranks if self._body.is_full else 0),
             has_findings=has_findings,
-            has_samples=self.selection.metric is not None,
+            has_samples=self.selection.has_charts,
         )
         if shows_other_panel:  # it is filled when it is on the screen
             self._body.call_after_refresh(self.stay_active)

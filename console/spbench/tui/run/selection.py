@@ -23,6 +23,7 @@ from spbench.tui.run.panes.charts import (
     MetricSamples,
     SamplesCache,
     compute_case_bars,
+    count_bars,
     list_metrics,
 )
 from spbench.tui.run.panes.hosts_panel import split_numbers
@@ -126,12 +127,38 @@ class RunSelection:
             return ""
         return describe_finished_launches(case)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has ended, or its log ends without that."""
+        run = self.feed.state.run
+        return self.feed.ended or (run is not None and run.finished is not None)
+
     def describe_missing_samples(self) -> str:
         """Return why the shown case has no samples: its phase while it runs."""
-        if self.feed.ended or self.case is not self.running_case:
+        case = self.case
+        is_open = case is None or not case.status.is_final
+        if self.has_ended or case is not self.running_case or not is_open:
             return "no samples"
         phase = describe_phase(self.feed.state, self.feed.now)
         return f"no samples so far: {phase}" if phase else "no samples so far"
+
+    @property
+    def has_charts(self) -> bool:
+        """Whether any case has samples, or some may come."""
+        cases = self.feed.state.cases.values()
+        return not self.has_ended or any(case.measured.samples for case in cases)
+
+    @property
+    def max_ranks(self) -> int:
+        """The number of ranks of the largest case."""
+        cases = self.feed.state.cases.values()
+        return max((case.identity.np for case in cases), default=0)
+
+    @property
+    def max_part_bars(self) -> int:
+        """The largest number of bars that the parts of a case may have; 0 without parts."""
+        cases = self.feed.state.cases.values()
+        return max((count_bars(case) for case in cases), default=0)
 
     @property
     def metric(self) -> str | None:
@@ -162,11 +189,21 @@ class RunSelection:
         if not pane.is_on_screen:
             # When it becomes visible, the first frame must not show the other case.
             if pane.case is not None and pane.case is not self.case:
-                pane.clear("no samples so far")
+                pane.clear(self.case, "no samples so far")
         elif samples is None or metric is None:
-            pane.clear(self.describe_missing_samples())
+            reason = self.describe_missing_samples()
+            if self._keeps_chart(pane):
+                pane.keep(reason)
+            else:
+                pane.clear(self.case, reason)
         else:
             pane.show(samples, metric, self.rank)
+
+    def _keeps_chart(self, pane: ChartPane) -> bool:
+        """Return whether a chart of an earlier case stays for now."""
+        if pane.case is None or self.has_ended or not self.follows_running:
+            return False
+        return self.feed.state.cases.get(pane.case.id) is pane.case
 
     def list_hosts(self) -> list[str]:
         """Return the hosts of the run, ``node10`` after ``node9``."""

@@ -1,6 +1,7 @@
 """The sizes of the panes of the Run page on a wide screen, shared by need.
 
-Panes with few lines shrink to their content, and the charts take the rest.
+The heights depend on the size of the screen and on the cases of the run, not on its results, so
+that each pane keeps its place from the start of a run to its end.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from dataclasses import dataclass
 from textual.containers import Container
 
 from spbench.tui.run.panels import Panel
-from spbench.tui.run.panes.findings_panel import FindingsPanel
-from spbench.tui.run.panes.overview import HostMapPane, PartsPane
+from spbench.tui.run.panes.overview import HostMapPane
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.rank_strip import FEW_RANKS, RankStrip
+from spbench.tui.widgets.rank_strip import FEW_RANKS, MAX_TEXT_LINES, RankStrip
 
 MIN_LEFT_WIDTH = 74
 MIN_RIGHT_WIDTH = 82
@@ -23,11 +23,16 @@ LEFT_SHARE = 0.41
 PANE_MARGIN = 7
 """Columns of a table's pane without its columns: frame, mark of the cursor, and scroll bar."""
 FRAME_LINES = 2
-MIN_FINDINGS_LINES = 4
+MIN_FINDINGS_LINES = 8
+MAX_FINDINGS_LINES = 14
+FINDINGS_SHARE = 0.35
 MIN_HISTOGRAM_LINES = 11
 """Free lines below the findings from which the histogram is shown."""
 MIN_CHART_LINES = 12
+MAP_FRAME_LINES = 2
+"""Lines of the map of the hosts without its rows: heading and legend."""
 MIN_MAP_LINES = 6
+MAX_MAP_SHARE = 0.34
 MAX_PARTS_SHARE = 0.34
 MAX_STRIP_LINES = 4
 MIN_LOADS_LINES = 5
@@ -58,18 +63,18 @@ class LeftHeights:
     has_histogram: bool
 
 
-def share_left(free_lines: int, *, findings: int, parts: int) -> LeftHeights:
+def share_left(free_lines: int, *, parts: int) -> LeftHeights:
     """Share the lines below the cases.
 
     Args:
         free_lines: The lines below the cases and the previous run.
-        findings: The lines of the findings.
         parts: The lines of the parts of an iteration; 0 if they are hidden.
     """
     parts_lines = 0
     if parts:
         parts_lines = min(parts + FRAME_LINES, round(free_lines * MAX_PARTS_SHARE))
-    findings_lines = max(findings + FRAME_LINES, MIN_FINDINGS_LINES)
+    shared_lines = round(FINDINGS_SHARE * (free_lines - parts_lines))
+    findings_lines = max(MIN_FINDINGS_LINES, min(shared_lines, MAX_FINDINGS_LINES))
     has_histogram = free_lines - findings_lines - parts_lines >= MIN_HISTOGRAM_LINES
     return LeftHeights(findings_lines if has_histogram else None, parts_lines, has_histogram)
 
@@ -97,24 +102,34 @@ def share_right(free_lines: int, *, host_map: int, loads: int, has_charts: bool)
         has_charts: Whether there are charts, or another panel, above both.
     """
     lower_lines = free_lines - (MIN_CHART_LINES if has_charts else 0)
-    map_lines = max(MIN_MAP_LINES, min(host_map + FRAME_LINES, lower_lines))
+    max_map_lines = round(MAX_MAP_SHARE * free_lines) if has_charts else lower_lines
+    map_lines = max(MIN_MAP_LINES, min(host_map + FRAME_LINES, max_map_lines))
     loads_lines = min(loads + FRAME_LINES, lower_lines - map_lines) if loads else 0
     return RightHeights(map_lines, loads_lines if loads_lines >= MIN_LOADS_LINES else 0)
 
 
-def fit_strip(strip: RankStrip, ranks: int, *, is_short: bool) -> int:
-    """Set the height of the strip, and return it."""
+def fit_strip(strip: RankStrip, ranks: int, *, is_short: bool, is_full: bool) -> int:
+    """Set the height of the strip, on a full screen with all text lines; return it."""
     cell_lines = 0
     if ranks > FEW_RANKS:
         max_cell_lines = 1 if is_short else MAX_STRIP_LINES
         cell_lines = min(-(-ranks // max(1, strip.size.width)), max_cell_lines)
-    height = cell_lines + strip.measure_text_lines(strip.size.width)
+    text_lines = MAX_TEXT_LINES if is_full else strip.measure_text_lines(strip.size.width)
+    height = cell_lines + text_lines
     strip.styles.height = height
     return height
 
 
-def fit_left(body: Container, height: int, *, is_short: bool, has_charts: bool) -> None:
-    """Share the lines below the cases, or give all to the findings of a short screen."""
+def fit_left(body: Container, height: int, *, parts: int, is_short: bool, has_charts: bool) -> None:
+    """Share the lines below the cases, or give all to the findings of a short screen.
+
+    Args:
+        body: The panes of the page.
+        height: The lines of all panes at the left.
+        parts: The lines of the parts of an iteration; 0 if they are hidden.
+        is_short: Whether the screen is short.
+        has_charts: Whether there are charts.
+    """
     findings = body.query_one("#findings-pane")
     histogram = body.query_one("#left-histogram-pane")
     if body.screen.maximized is not None or is_short:
@@ -123,20 +138,17 @@ def fit_left(body: Container, height: int, *, is_short: bool, has_charts: bool) 
         return
     above = (pane for pane in body.query("#cases-pane, #previous-pane") if pane.display)
     taken_lines = sum(int(pane.styles.height.value) for pane in above if pane.styles.height)
-    parts = body.query_one("#parts-pane", PartsPane)
-    heights = share_left(
-        height - taken_lines,
-        findings=body.query_one("#findings", FindingsPanel).text_lines,
-        parts=parts.count_lines() if parts.display else 0,
-    )
+    heights = share_left(height - taken_lines, parts=parts)
     # Set once: each other height, also for a moment, costs a layout of the page.
     has_histogram = heights.has_histogram and has_charts
     findings.styles.height = heights.findings if has_histogram else "1fr"
-    parts.styles.height = heights.parts
+    body.query_one("#parts-pane").styles.height = heights.parts
     histogram.display = has_histogram
 
 
-def fit_right(body: Container, free_lines: int, panel: Panel, *, is_full: bool) -> None:
+def fit_right(
+    body: Container, free_lines: int, panel: Panel, *, num_cases: int, is_full: bool
+) -> None:
     """Share the lines below the ranks of a full screen."""
     extra = body.query_one("#extra")
     host_map = body.query_one("#host-map-pane", HostMapPane)
@@ -150,7 +162,7 @@ def fit_right(body: Container, free_lines: int, panel: Panel, *, is_full: bool) 
     has_charts = panel is not Panel.NONE
     heights = share_right(
         free_lines,
-        host_map=host_map.map.count_lines(),
+        host_map=max(num_cases + MAP_FRAME_LINES, host_map.map.count_lines()),
         loads=0 if panel is Panel.HOSTS else host_count + 1,
         has_charts=has_charts,
     )

@@ -158,9 +158,18 @@ class TimelineChart(Chart):
         return bool(self._x_name) and rows >= _MIN_ROWS_FOR_X_AXIS
 
     def _render_x_axis(self, margin: int, width: int) -> list[Piece]:
-        """Return the numbers of the first and the last value, with the name between them."""
+        """Return the numbers of the first and the last value, with the name between them.
+
+        In front of them, below the numbers of the values, is their unit.
+        """
         last = margin + width - 1
-        labels = [(margin, "1"), (margin + width // 2, self._x_name), (last, str(self._x_count))]
+        unit = "" if self._unit == "1" else self._unit
+        labels = [
+            (margin // 2, unit),
+            (margin, "1"),
+            (margin + width // 2, self._x_name),
+            (last, str(self._x_count)),
+        ]
         return [(render_labels(labels, margin + width), "axis")]
 
     def _choose_scale(self, present: list[float]) -> Scale:

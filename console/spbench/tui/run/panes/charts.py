@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spbench.record.case_state import CaseState
 from spbench.record.coordinates import (
@@ -74,33 +75,74 @@ class ChartPane(Pane):
     """A chart of a metric in a frame.
 
     Attributes:
+        NAME: The first word of its title.
         case: The case with the samples that are shown; None without samples.
     """
 
+    NAME: ClassVar[str]
+    DEFAULT_CSS = "ChartPane.-earlier > * { opacity: 40%; }"
     case: CaseState | None = None
 
-    @abstractmethod
+    def __init__(self, chart: HistogramChart | TimelineChart, id: str) -> None:
+        super().__init__(self.NAME, chart, id=id)
+
+    @property
+    def is_earlier(self) -> bool:
+        """Whether the samples are those of an earlier case than the running one."""
+        return self.has_class("-earlier")
+
     def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
+        """Show the samples of a metric, of one rank or reduced over all ranks."""
+        self._end_keeping()
+        self.show_samples(samples, metric, rank)
+
+    def keep(self, reason: str) -> None:
+        """Dim the samples of an earlier case until the running one has some.
+
+        Args:
+            reason: Why the running case has no samples.
+        """
+        if self.case is not None:
+            self.add_class("-earlier")
+            self.set_title(f"{self.NAME}, earlier case: {self.case.id}")
+            self.set_remark(reason)
+
+    def clear(self, case: CaseState | None, reason: str) -> None:
+        """Show why a case has no samples."""
+        self._end_keeping()
+        self.case = None
+        self.set_title(self.NAME if case is None else f"{self.NAME} of {case.id}")
+        self.empty(reason)
+
+    def _end_keeping(self) -> None:
+        if self.is_earlier:
+            self.remove_class("-earlier")
+            self.set_remark("")
+
+    @abstractmethod
+    def show_samples(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples of a metric, of one rank or reduced over all ranks."""
 
     @abstractmethod
-    def clear(self, reason: str) -> None:
+    def empty(self, reason: str) -> None:
         """Show why there are no samples."""
 
 
 class HistogramPane(ChartPane):
     """The histogram in a frame."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__("Samples", HistogramChart(id=name), id=f"{name}-pane")
+    NAME = "Histogram"
 
-    def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
+    def __init__(self, name: str) -> None:
+        super().__init__(HistogramChart(id=name), f"{name}-pane")
+
+    def show_samples(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the distribution of the samples."""
         chart = self.query_one(HistogramChart)
         live = samples.distribution
         live.update()
         if not live:
-            self.clear("no samples")
+            self.clear(samples.case, "no samples")
             return
         self.case = samples.case
         unit = samples.case.identity.metrics[metric].unit
@@ -129,9 +171,7 @@ class HistogramPane(ChartPane):
             log=log,
         )
 
-    def clear(self, reason: str) -> None:
-        self.case = None
-        self.set_title("Samples")
+    def empty(self, reason: str) -> None:
         chart = self.query_one(HistogramChart)
         if chart.count_stops() or chart.empty_text != reason:
             chart.empty_text = reason
@@ -141,10 +181,12 @@ class HistogramPane(ChartPane):
 class TimelinePane(ChartPane):
     """The timeline in a frame."""
 
-    def __init__(self) -> None:
-        super().__init__("Time line", TimelineChart(id="timeline"), id="timeline-pane")
+    NAME = "Iterations"
 
-    def show(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
+    def __init__(self) -> None:
+        super().__init__(TimelineChart(id="timeline"), "timeline-pane")
+
+    def show_samples(self, samples: MetricSamples, metric: str, rank: int | None) -> None:
         """Show the samples, iteration by iteration."""
         self.case = samples.case
         chart = self.query_one(TimelineChart)
@@ -167,15 +209,10 @@ class TimelinePane(ChartPane):
             x_name=x_name,
             x_count=samples.timeline.count,
         )
-        unit = f", in {chart.unit}" if chart.unit not in ("", "1") else ""
         subject = describe_samples(samples.case, metric, rank)
-        # Half a medium screen is narrow; the histogram next to it has the full name.
-        short_subject = subject.removeprefix("time of the ")
-        self.set_title(f"{x_name.title()}s of {samples.case.id}: {short_subject}{unit}")
+        self.set_title(f"{x_name.title()}s of {samples.case.id}: {subject}")
 
-    def clear(self, reason: str) -> None:
-        self.case = None
-        self.set_title("Time line")
+    def empty(self, reason: str) -> None:
         chart = self.query_one(TimelineChart)
         if chart.count_stops() or chart.empty_text != reason:
             chart.empty_text = reason
@@ -188,7 +225,7 @@ def describe_samples(case: CaseState, metric: str, rank: int | None) -> str:
     if rank is not None:
         return f"{format_metric_name(spec.name, spec.unit)} of rank {rank}"
     if metric == "time_ms":
-        return "time of the slowest rank"
+        return "slowest rank"
     return f"{format_metric_name(spec.name, spec.unit)}, {_FOLDS[spec.fold]}"
 
 
@@ -270,6 +307,13 @@ def build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
         group = _group_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)])
         charts.append(group.make_chart())
     return charts
+
+
+def count_bars(case: CaseState) -> int:
+    """Return the largest number of bars that a metric may have; 0 without parts."""
+    if not any(metric.part_of for metric in case.identity.metrics.values()):
+        return 0
+    return 1 + min(case.identity.np if case.identity.np > 1 else 0, MAX_RANK_BARS)
 
 
 def _group_bars(total: Shares, labelled_shares: list[tuple[str, Shares | None]]) -> BarGroup:
