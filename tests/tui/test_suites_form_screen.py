@@ -1,6 +1,7 @@
 """The form of a case on the screen: composition, editing, and the written text."""
 
 import asyncio
+import re
 import threading
 import time
 from dataclasses import replace
@@ -120,6 +121,34 @@ async def test_narrow_form_gives_free_rows_to_the_fields(suite):
         assert form.query_one("#fields").size.height >= 13
 
 
+async def test_low_form_shows_its_first_heading_and_the_whole_reason_of_a_rejection(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_exchange_form(pilot)
+        await wait_until(pilot, lambda: "│ Case  " in read_screen(app))
+        button = form.query_one("#write")
+        assert not button.has_class("wrong")
+        await fill(pilot, "num_spatial_parts", "3")
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: "✗ Insert is not possible" in read_screen(app))
+        await wait_until(pilot, lambda: "(the nearest that do: 1, 4)" in read_screen(app))
+        assert button.has_class("wrong")
+        await fill(pilot, "num_spatial_parts", "4")
+        await wait_until(pilot, lambda: not button.has_class("wrong"))
+
+
+async def test_list_of_choices_begins_with_the_default_of_an_empty_field(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_exchange_form(pilot)
+        row = await fill(pilot, "slice_method", "")
+        row.query_one(Input).focus()
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: isinstance(app.screen, Chooser))
+        shown = r"square +the present one, as the default"
+        await wait_until(pilot, lambda: re.search(shown, read_screen(app)))
+
+
 async def test_list_of_choices_begins_with_the_present_one(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
@@ -141,6 +170,7 @@ async def test_list_of_choices_begins_with_the_present_one(suite):
         (60, "vertical divides the width, horizontal the height…"),
         (30, "vertical divides the width…"),
         (26, "vertical divides the…"),
+        (46, "vertical divides the width, horizontal the…"),
     ],
 )
 def test_shortened_description_ends_with_an_ellipsis(width, shown):

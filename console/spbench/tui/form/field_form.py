@@ -88,11 +88,13 @@ class FieldForm(Modal[Answer | None]):
     FieldForm #hint { height: 2; color: $text-muted; }
     FieldForm.-narrow #hint { height: auto; max-height: 5; }
     FieldForm.-narrow #preview { height: auto; max-height: 18vh; }
+    FieldForm.-narrow #outcome.wrong #preview { max-height: 2; }
     FieldForm #message { height: auto; max-height: 6; text-style: bold; }
     FieldForm #message.wrong { color: $text-error; }
     FieldForm #message.warned { color: $text-warning; }
     FieldForm #search { height: 1; margin: 0; }
     FieldForm #buttons { height: 1; margin-top: 0; }
+    FieldForm #buttons .wrong { color: $text-muted; background: $panel; }
     FieldForm #syntax { width: 1fr; color: $text-muted; }
     FieldForm FormRow TextArea { border: none; background: $panel; }
     FieldForm FormRow TextArea:focus { border: none; background: $primary 25%; }
@@ -210,7 +212,7 @@ class FieldForm(Modal[Answer | None]):
     def show_message(self, message: str, *, wrong: bool = False, warned: bool = False) -> None:
         """Show a message below the outcome, in the colour of an error or a warning."""
         static = self.query_one("#message", Static)
-        static.set_class(wrong, "wrong")
+        self.query("#message, #outcome, #write").set_class(wrong, "wrong")
         static.set_class(warned, "warned")
         static.update(message)
 
@@ -242,13 +244,15 @@ class FieldForm(Modal[Answer | None]):
             self.call_after_refresh(wrong_rows[0].query("Input, TextArea").first().focus)
 
     def _report_rejection(self, wrong_rows: Sequence[FormRow]) -> None:
-        """Show why the texts are rejected; a notification would cover the buttons."""
-        reason = f"{self._submit_label} needs a correction"
+        """Show which fields are wrong; a notification would cover the buttons."""
+        problems = list(self._problems)
         if wrong_rows:
             verb = "is" if len(wrong_rows) == 1 else "are"
             names = ", ".join(filter(None, (row.name_text for row in wrong_rows)))
-            reason = f"{format_quantity(len(wrong_rows), 'field')} {verb} wrong: {names}"
-        self.show_problems([reason, *self._problems])
+            problems.insert(0, f"{format_quantity(len(wrong_rows), 'field')} {verb} wrong: {names}")
+        elif problems:
+            problems[0] = f"{self._submit_label} is not possible: {problems[0]}"
+        self.show_problems(problems)
 
     @work(exclusive=True, group="leave")
     async def action_leave(self) -> None:
@@ -278,8 +282,10 @@ class FieldForm(Modal[Answer | None]):
         if not choices:
             self.app.notify("this field has no choices: type its value", timeout=4)
             return
-        present = [Choice(name, "the present one") for name in choices if name == box.value]
-        others = [Choice(name, "") for name in choices if name != box.value]
+        value = box.value.strip() or row.empty_value
+        remark = "the present one" if box.value.strip() else "the present one, as the default"
+        present = [Choice(name, remark) for name in choices if name == value]
+        others = [Choice(name, "") for name in choices if name != value]
         chosen = await self.app.push_screen_wait(Chooser(row.title, [*present, *others]))
         if chosen is not None:
             box.value = chosen

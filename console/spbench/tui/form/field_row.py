@@ -27,6 +27,8 @@ _MAX_BOX_WIDTH = 32
 SET_SIGN = "•"
 """Before the name of a field that has a value that is set, even if it is the default."""
 _CLAUSE_END = re.compile(r"[,;:] ")
+_MIN_CLAUSE_SHARE = 0.6
+"""The share of the width that the first clauses fill; otherwise more words are shown."""
 _MAX_HINT = 360
 """The number of characters that fit into the hint in a terminal of 80 columns."""
 
@@ -78,6 +80,11 @@ class FormRow(Widget):
         return False
 
     @property
+    def empty_value(self) -> str:
+        """The value of a box without a text; empty if there is none."""
+        return ""
+
+    @property
     def title(self) -> str:
         """A short title of the row."""
         return " ".join(filter(None, self._labels))
@@ -120,6 +127,8 @@ def fit_clauses(text: str, width: int) -> str:
     clauses = text
     while cell_width(text) > width and (ends := list(_CLAUSE_END.finditer(clauses))):
         clauses = clauses[: ends[-1].start()]
+        if cell_width(clauses) < _MIN_CLAUSE_SHARE * width:
+            break
         text = f"{clauses}…"
     return _fit_words(text, width)
 
@@ -235,6 +244,11 @@ class FieldRow(TextRow):
         self._default = default
         self.hint = self._format_hint()
         self._show_placeholder()
+
+    @property
+    def empty_value(self) -> str:
+        """The inherited value or the default."""
+        return self._inherited or self._default
 
     def choices(self, box: Input) -> Sequence[str]:
         """Return the choices of the field."""

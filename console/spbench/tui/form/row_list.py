@@ -95,6 +95,19 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
             section += not isinstance(child, FormRow)
             self._positions[child] = _Position(section, len(self._positions))
 
+    def on_descendant_focus(self) -> None:
+        """Show the heading above the first row too if that has the focus."""
+        self._show_first_heading()
+
+    def on_resize(self) -> None:
+        """Show the heading again, which a smaller list hid."""
+        self._show_first_heading()
+
+    def _show_first_heading(self) -> None:
+        first_row = next(iter(self.rows), None)
+        if first_row is not None and first_row.has_focus_within:
+            self.call_after_refresh(self.scroll_home, animate=False)
+
     def mount_below(self, row: FormRow, new_row: FormRow) -> None:
         """Add a row below another one."""
         self._positions[new_row] = self._positions[row]
