@@ -659,8 +659,6 @@ async def test_panes_have_frames_and_legends_where_they_fit(folder, size, is_fra
     app = make_console(folder, page="plan")
     async with app.run_test(size=size) as pilot:
         page = await make_plan(pilot)
-        timeline = page.query_one("#timeline", Static)
-        await wait_until(pilot, lambda: "F0" in str(timeline.content))  # it moves the pane down
         pane = page.query_one("#memory")
         pane.scroll_visible(animate=False)
         await wait_until(pilot, lambda: "a full bar is the device's memory" in read_screen(app))

@@ -78,6 +78,8 @@ the gradients of weights. A short block has only the letter.
         self._zoom = 1
         self._drawn_columns = 0
         self.query_one("#step-notes", Static).update(_describe_step(simulation))
+        # A pane out of view is drawn when it is scrolled to, but must not grow then.
+        self.query_one("#timeline").styles.min_height = len(simulation.in_flight) + 1
         self._draw()
 
     def lengthen(self) -> None:
