@@ -16,9 +16,9 @@ from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
-from spbench.tui.hosts.details_pane import break_paths
+from spbench.tui.hosts.details_pane import break_paths, describe_interfaces, list_load_facts
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
-from spbench.tui.hosts.machine_monitor import MachineMonitor
+from spbench.tui.hosts.machine_monitor import Interface, MachineLoad, MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.widgets.heat_map import HeatMap
 from support.sample_events import make_links_run, record_run, run_end
@@ -513,3 +513,45 @@ def test_monitor_reads_shares_and_rates(tmp_path):
     assert monitor.load.received_rates.last[0] > 0
     assert monitor.load.sent_rates.last[0] == 2 * monitor.load.received_rates.last[0]
     assert monitor.load.load_means == [0.5, 0.25, 0.1]
+
+
+async def test_enter_is_named_by_its_effect_on_hosts(folder, fake_survey):
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: "⏎ Run on " in read_screen(app))
+        assert "u Run on" not in read_screen(app)
+        page.query_one("#hosts").focus()
+        await wait_until(pilot, lambda: "⏎ Examine one " in read_screen(app))
+        await wait_until(pilot, lambda: "u Run on" in read_screen(app))
+
+
+@pytest.mark.parametrize("size", [(160, 48), (200, 60)])
+@pytest.mark.parametrize("has_links", [False, True])
+async def test_columns_fill_a_high_screen(folder, fake_survey, size, has_links):
+    if has_links:
+        record_links(folder / "home")
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_examination(pilot)
+        links = page.query_one(LinksPane)
+        await wait_until(pilot, lambda: links.has_links is has_links)
+        bottom = page.query_one("#body").content_region.bottom
+        panes = (links, page.query_one("#load-chart"))
+        await wait_until(pilot, lambda: all(pane.region.bottom == bottom for pane in panes))
+        assert page.query_one("#memory-chart").display is not has_links
+
+
+def test_physical_interfaces_are_named_and_virtual_ones_counted():
+    names = ("br0", "eth0", "veth1")
+    interfaces = [Interface(name, "up", None, is_virtual=name != "eth0") for name in names]
+    assert describe_interfaces(interfaces) == "eth0 up, and 2 virtual"
+    assert describe_interfaces(interfaces[::2]) == "br0 up, veth1 up"
+
+
+def test_sparkline_is_as_wide_as_its_readings():
+    load = MachineLoad()
+    for share in (0.0, 0.5, 1.0):
+        load.cpu.add(share)
+    (fact,) = list_load_facts(load)
+    assert len(fact.text) == len("123 100 %")

@@ -122,7 +122,8 @@ def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
         limit_text = f"within the limit of {load.limit:g}"
         text = f"{load}, {limit_text}"
         if load.minute_mean > load.limit:
-            text = f"{load} in the last minute, but {limit_text} now"
+            running_text = format_quantity(max(0, load.num_runnable), "process", "processes")
+            text = f"{load} in the last minute, but now {running_text}, {limit_text}"
         yield Finding(FindingStatus.OK, "load", text)
     if other_pids:
         is_one = len(other_pids) == 1

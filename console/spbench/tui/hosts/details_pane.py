@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +21,8 @@ from spbench.record.number_formatting import (
     format_rate,
     replace_line_controls,
 )
-from spbench.record.runs.history import RunSummary
+from spbench.record.runs.folder import list_runs
+from spbench.record.runs.history import RunSummary, read_summary
 from spbench.report.run_details import Fact
 from spbench.report.times import format_day_and_time
 from spbench.tui.hosts.machine_monitor import Interface, MachineLoad, MachineMonitor
@@ -86,6 +88,11 @@ its parts as it answered, and the last runs that were started on it."""
         self.query_one(Static).update(_build_table(facts_by_label, width))
 
 
+def read_last_runs(home: Path) -> list[RunSummary]:
+    """Return the last runs, the newest first."""
+    return [read_summary(folder) for folder in reversed(list_runs(home)[-4 * MAX_RUNS :])]
+
+
 def break_paths(text: str, width: int) -> str:
     """Return a text with blanks after slashes of words that are wider than ``width``."""
     return " ".join(_break_path(word, width) for word in text.split(" "))
@@ -122,13 +129,17 @@ def list_load_facts(load: MachineLoad) -> Iterator[Fact]:
         yield Fact("memory used", f"{_describe_share(load.memory)}, {sizes} available")
     for label, history in (("received", load.received_rates), ("sent", load.sent_rates)):
         if history.last:
-            bars = render_sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
+            bars = _render_bars(history, history.maximum)
             yield Fact(label, f"{bars} {format_rate(history.last[-1] / 1e9)}")
 
 
 def _describe_share(history: LoadHistory) -> str:
-    bars = render_sparkline(history.last, SPARKLINE_WIDTH, 1.0)
-    return f"{bars} {format_percent(history.last[-1])}"
+    return f"{_render_bars(history, 1.0)} {format_percent(history.last[-1])}"
+
+
+def _render_bars(history: LoadHistory, maximum: float) -> str:
+    """Return a sparkline that is as wide as there are readings."""
+    return render_sparkline(history.last, min(SPARKLINE_WIDTH, len(history.last)), maximum)
 
 
 def _describe_asked_load(facts: HostFacts) -> str:
@@ -155,7 +166,7 @@ def list_parts(facts: HostFacts, monitor: MachineMonitor | None) -> Iterator[Fac
         ports = (f"{port.name}:{port.port} {port.state} {port.rate}" for port in facts.adapters)
         yield Fact("adapters", ", ".join(ports))
     if monitor is not None and monitor.interfaces:
-        yield Fact("interfaces", ", ".join(map(_describe_interface, monitor.interfaces)))
+        yield Fact("interfaces", describe_interfaces(monitor.interfaces))
     mpi_texts = [text for text in (facts.mpi, facts.mpi4py and f"mpi4py {facts.mpi4py}") if text]
     if mpi_texts:
         yield Fact("MPI", ", ".join(mpi_texts))
@@ -176,6 +187,14 @@ def _describe_gpus(facts: HostFacts) -> str:
     versions = [f"driver {facts.gpus.driver}"] if facts.gpus.driver else []
     versions += [f"CUDA {facts.gpus.cuda}"] if facts.gpus.cuda else []
     return ", ".join([facts.gpus.models, *versions])
+
+
+def describe_interfaces(interfaces: Sequence[Interface]) -> str:
+    """Return the physical interfaces, and the number of the others; or all if none is physical."""
+    physical = [interface for interface in interfaces if not interface.is_virtual]
+    num_virtual = len(interfaces) - len(physical)
+    text = ", ".join(map(_describe_interface, physical or interfaces))
+    return f"{text}, and {num_virtual} virtual" if physical and num_virtual else text
 
 
 def _describe_interface(interface: Interface) -> str:

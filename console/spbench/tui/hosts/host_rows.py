@@ -24,7 +24,7 @@ COLUMNS = (
     Column("torch", "torch", 12, drop_priority=8),
     Column("python", "Python", 7, drop_priority=11),
     Column("adapters", "adapters", 24, drop_priority=9),
-    Column("note", "note", 24, drop_priority=5, flexible=True),
+    Column("note", "note", 40, drop_priority=5, flexible=True),
 )
 _SIGNS: Mapping[str, str] = {
     FindingStatus.OK: "✓",
@@ -106,7 +106,8 @@ class HostRows:
             "" if facts.cores is None else facts.devices,
             *(value or "" for value in (facts.mpi, facts.mpi4py, facts.torch, facts.python)),
             facts.links,
-            TableCell(facts.reason, "muted"),
+            # The findings below have the whole sentence.
+            TableCell(facts.reason.partition(", ")[0], "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:

@@ -31,6 +31,8 @@ _MAP_LINES = 2
 """Lines of the map without its rows: the heading, and the text about a cell."""
 _MARGIN_LINES = 4
 """Lines of the pane without the map and the list of measurements."""
+_MAX_SHARE = 0.6
+"""Largest share of the column's height if the details of the host are above the links."""
 _NO_OUTLIER = f"no link is more than {100 * SIMILAR:.0f} % worse than the median."
 _ALL_SIMILAR = f"N{_NO_OUTLIER[1:]}"
 _OTHERS_SIMILAR = f"Elsewhere, {_NO_OUTLIER}"
@@ -134,7 +136,7 @@ switches between all ranks and pairs of hosts, which have the value of their wor
     ) -> None:
         """List the slowest link of each measurement if it fits below the map.
 
-        The pane is then as high as its contents.
+        The pane is as high as its contents, up to a share of the column.
         """
         map_lines = num_labels + _MAP_LINES
         self._fitted_lines = self._count_available_lines()
@@ -144,8 +146,11 @@ switches between all ranks and pairs of hosts, which have the value of their wor
             lines = await asyncio.to_thread(_list_measurements, matrix, shown)
             fits = max(map(cell_width, lines)) <= self.size.width
         self.set_class(fits and bool(lines), "-with-measurements")
-        self.query_one(HeatMap).styles.height = map_lines if fits and lines else "1fr"
-        self.styles.height = "auto" if fits and lines else None
+        is_whole = self._shares_column and map_lines + _MARGIN_LINES <= self._fitted_lines
+        self.query_one(HeatMap).styles.height = map_lines if is_whole else "1fr"
+        self.styles.height = None
+        if self._shares_column and not is_whole:
+            self.styles.height = f"{100 * _MAX_SHARE:.0f}%"
         self.query_one("#measurements", Static).update("\n".join(lines))
 
     def on_resize(self) -> None:
@@ -160,8 +165,13 @@ switches between all ranks and pairs of hosts, which have the value of their wor
     def _count_available_lines(self) -> int:
         """Return the lines within the frame if the pane is as high as possible."""
         parent_lines = self.parent.size.height if isinstance(self.parent, Widget) else 0
-        other_lines = sum(sibling.outer_size.height for sibling in self.siblings if sibling.display)
-        return parent_lines - other_lines - self.gutter.height
+        share = _MAX_SHARE if self._shares_column else 1
+        return int(share * parent_lines) - self.gutter.height
+
+    @property
+    def _shares_column(self) -> bool:
+        """Whether the details of the host are above."""
+        return any(sibling.display for sibling in self.siblings)
 
     def _describe(self, matrix: LinkMatrix, table: LinkTable, by_host: bool) -> str:
         count = len(matrix.tables)

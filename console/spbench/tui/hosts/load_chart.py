@@ -1,4 +1,4 @@
-"""The busy cores of this machine over the last minutes."""
+"""The busy cores and the used memory of this machine over the last minutes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ _WHOLE_RANGE = Scale(0.0, 100.0)
 
 
 class LoadChartPane(Vertical):
-    """A chart of the busy cores in percent, one value for each reading."""
+    """A chart of a share in percent, one value for each reading.
+
+    Args:
+        title: The title.
+        id: The id.
+    """
 
     HELP = """\
-The share of the time of all cores of this machine that was used, one value for each reading. A run
-that is measured while other work uses the cores takes longer."""
+The share of the time of all cores of this machine that was used, or of its memory, one value for
+each reading. A run that is measured while other work uses the cores takes longer."""
 
-    def __init__(self) -> None:
-        super().__init__(classes="pane", id="load-chart")
-        self.border_title = "Cores busy"
+    def __init__(self, title: str, id: str) -> None:
+        super().__init__(classes="pane load-chart", id=id)
+        self.border_title = title
 
     def compose(self) -> ComposeResult:
         yield TimelineChart()

@@ -36,6 +36,7 @@ class Interface:
     name: str
     state: str
     mbit_per_s: int | None
+    is_virtual: bool = False
 
 
 @dataclass(slots=True)
@@ -144,7 +145,12 @@ def _read_interfaces() -> tuple[Interface, ...]:
             speed = read_text(folder / "speed") or ""
             state = read_text(folder / "operstate") or "unknown"
             interfaces.append(
-                Interface(folder.name, state, int(speed) if speed.isdigit() else None)
+                Interface(
+                    folder.name,
+                    state,
+                    int(speed) if speed.isdigit() else None,
+                    is_virtual=not (folder / "device").exists(),
+                )
             )
     return tuple(interfaces)
 

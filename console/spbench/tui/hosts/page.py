@@ -7,7 +7,6 @@ import math
 import socket
 import time
 from collections.abc import Coroutine, Hashable
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,25 +15,36 @@ from textual.containers import Grid, Vertical
 from textual.worker import Worker
 
 from spbench.launch.choice import LaunchChoice
-from spbench.record.runs.folder import list_runs
-from spbench.record.runs.history import RunSummary, read_summary
+from spbench.record.runs.history import RunSummary
 from spbench.tui.context import ConsoleContext
-from spbench.tui.hosts.details_pane import MAX_RUNS, DetailsPane
+from spbench.tui.hosts.details_pane import DetailsPane, read_last_runs
 from spbench.tui.hosts.host_survey import HostSurvey
 from spbench.tui.hosts.links_pane import LinksPane, NewestRun, read_last_links
 from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import MachineMonitor
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
-from spbench.tui.hosts.sources import COLUMNS, HostSource, SourceRows, read_sources
+from spbench.tui.hosts.sources import (
+    COLUMNS,
+    HostSource,
+    SourceRows,
+    SourceTable,
+    read_sources,
+)
 from spbench.tui.page import Page
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 
 WIDE_WIDTH = 100
 """Columns from which the sources take a third of the width."""
-_WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (WIDE_WIDTH, "-wide")]
+_BROAD_WIDTH = 150
+"""Columns from which the findings get more than a third of the width."""
+_WIDTHS: list[tuple[int, str]] | None = [
+    (0, "-narrow"),
+    (WIDE_WIDTH, "-wide"),
+    (_BROAD_WIDTH, "-broad"),
+]
 _HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall"), (45, "-high")]
-"""With 35 lines, the details of a host are above the links; with 45, the load has a chart."""
+"""With 35 lines, the details of a host are above the links; with 45, the load has charts."""
 
 _MAX_LIST_SHARE = 0.35
 """Largest share of the height that the lists of sources and hosts take."""
@@ -71,7 +81,7 @@ last run that measured any."""
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding(
-            "hosts.use", "u", "use", "Use", "Use these hosts in runs from here", show=True
+            "hosts.use", "u", "use", "Run on", "Use these hosts in runs from here", show=True
         ),
         make_binding(
             "hosts.examine", "r", "examine", "Examine", "Ask each of these hosts", show=True
@@ -97,17 +107,17 @@ last run that measured any."""
     }
     HostsPage.-narrow #body { grid-columns: 29 1fr; grid-size: 2 3; }
     HostsPage.-narrow #checks, HostsPage.-narrow #host { column-span: 2; }
+    HostsPage.-broad #body { grid-columns: 3fr 5fr; }
     HostsPage DetailsPane { height: 1fr; }
-    HostsPage.-high DetailsPane { height: auto; max-height: 60%; }
     HostsPage LinksPane { height: auto; }
     HostsPage.-narrow.-short LinksPane { display: none; }
-    HostsPage LoadChartPane { display: none; height: 1fr; max-height: 14; }
+    HostsPage LoadChartPane { display: none; height: 1fr; }
     HostsPage.-high.-machine LoadChartPane { display: block; }
     HostsPage.-high.-machine FindingsPane { height: auto; max-height: 70%; }
-    HostsPage.-links LinksPane { height: 1fr; }
-    HostsPage.-links.-narrow.-short LinksPane { display: block; }
-    HostsPage.-links DetailsPane { height: auto; max-height: 40%; }
-    HostsPage.-links.-high DetailsPane { max-height: 60%; }
+    HostsPage.-high.-machine DetailsPane { height: auto; max-height: 60%; }
+    HostsPage.-links.-high #memory-chart { display: none; }
+    HostsPage.-links.-high.-machine DetailsPane { height: 1fr; max-height: 100%; }
+    HostsPage.-links.-short LinksPane { display: block; height: 1fr; }
     HostsPage.-links.-short DetailsPane { display: none; }
     """
 
@@ -136,13 +146,14 @@ last run that measured any."""
         with Grid(id="body"):
             with SourcesPane(classes="pane") as pane:
                 pane.border_title = "Hostfiles"
-                yield LineTable(COLUMNS, self._sources, id="sources")
+                yield SourceTable(COLUMNS, self._sources, id="sources")
             yield HostsPane(self._survey.facts, self._survey.pending)
             with Vertical(id="checks"):
                 yield FindingsPane()
-                yield LoadChartPane()
+                yield LoadChartPane("Cores busy", id="load-chart")
             with Vertical(id="host"):
                 yield DetailsPane()
+                yield LoadChartPane("Memory used", id="memory-chart")
                 yield LinksPane()
 
     @property
@@ -189,7 +200,9 @@ last run that measured any."""
             self._monitor if is_machine else None,
             [run for run in self._last_runs if run.host == host],
         )
-        self.query_one(LoadChartPane).show(self._monitor.load.cpu, self.load_seconds)
+        load = self._monitor.load
+        for id, history in (("#load-chart", load.cpu), ("#memory-chart", load.memory)):
+            self.query_one(id, LoadChartPane).show(history, self.load_seconds)
         self.call_after_refresh(self.query_one(LinksPane).refit)
 
     async def _poll(self) -> None:
@@ -206,7 +219,7 @@ last run that measured any."""
         )
         if newest_run != self._newest_run:
             self._newest_run = newest_run
-            self._last_runs = await asyncio.to_thread(_read_last_runs, options.home)
+            self._last_runs = await asyncio.to_thread(read_last_runs, options.home)
             links = self.query_one(LinksPane)
             links.show_matrix(matrix)
             self.set_class(links.has_links, "-links")
@@ -283,11 +296,13 @@ last run that measured any."""
         """Return whether an action has the hosts or links that it needs."""
         if action == "stop":
             return bool(self._survey.pending)
+        if action == "use" and self.focused is self._table:
+            return False  # enter does the same, and the bar shows that
         if action in ("use", "examine"):
             source = self._get_source()
             return source is not None and source.hosts is not None
         if action == "examine_one":
-            return self._hosts_pane.host is not None
+            return self._hosts_pane.host is not None and not self._hosts_pane.table.has_focus
         return action not in ("measure", "swap") or self.query_one(LinksPane).has_links
 
     def describe_location(self) -> tuple[str, ...]:
@@ -302,7 +317,7 @@ last run that measured any."""
             self.notify("this file has no valid hosts; fix it first", severity="warning")
             return
         self.context.launch_choice = self.context.launch_choice.replace_hosts(source.choice)
-        self.notify(f"runs from here use {source.name}", markup=False)
+        self.notify(f"runs from here use {source.title}", markup=False)
 
     def action_examine(self) -> None:
         """Query all hosts of the source under the cursor."""
@@ -330,8 +345,3 @@ last run that measured any."""
     def action_swap(self) -> None:
         """Switch between links of ranks and of hosts."""
         self.query_one(LinksPane).toggle_hosts()
-
-
-def _read_last_runs(home: Path) -> list[RunSummary]:
-    """Return the last runs, the newest first."""
-    return [read_summary(folder) for folder in reversed(list_runs(home)[-4 * MAX_RUNS :])]

@@ -18,8 +18,24 @@ from spbench.tui.advice import name_keys
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows, make_finding_span
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
+from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.text import TextBlock
+
+
+class HostTable(LineTable):
+    """The table of hosts; enter asks one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        make_binding(
+            "hosts.ask",
+            "enter",
+            "choose",
+            "Examine one",
+            "Ask the host under the cursor",
+            show=True,
+        )
+    ]
 
 
 class HostsPane(FilterPane):
@@ -47,7 +63,7 @@ are below, with their remedies."""
     def compose(self) -> ComposeResult:
         yield Input(placeholder="words that a host's row must have", id="filter", compact=True)
         yield Static("", id="source-error", markup=False)
-        yield LineTable(COLUMNS, self._rows, id="hosts", empty="no hosts")
+        yield HostTable(COLUMNS, self._rows, id="hosts", empty="no hosts")
 
     @property
     def host(self) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from textual.binding import BindingType
 
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
@@ -13,6 +15,8 @@ from spbench.launch.hosts.hostfiles import read_host_options, read_hostfiles
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.placement import count_cores
 from spbench.tui.context import ConsoleOptions
+from spbench.tui.widgets.keys import make_binding
+from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
 THIS_MACHINE = "this machine"
@@ -90,6 +94,21 @@ def _read_options(choice: LaunchChoice) -> HostSource:
     except UsageError as error:
         return HostSource(name, title, choice, error=str(error))
     return HostSource(name, title, choice, hosts)
+
+
+class SourceTable(LineTable):
+    """The table of sources; enter uses one for runs from here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        make_binding(
+            "hosts.run-on",
+            "enter",
+            "choose",
+            "Run on",
+            "Use these hosts in runs from here",
+            show=True,
+        )
+    ]
 
 
 class SourceRows:

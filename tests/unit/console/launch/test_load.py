@@ -46,7 +46,8 @@ def test_high_load_is_a_note(proc, messages):
 
 
 def test_load_without_running_processes_is_ok(proc):
-    assert list_findings(proc("13.80 9 8 1/400 99"))[0][0] == "ok"
+    text = "load 13.8 on 2 cores in the last minute, but now 0 processes, within the limit of 1"
+    assert list_findings(proc("13.80 9 8 1/400 99")) == [("ok", "load", text)]
 
 
 def test_only_other_runs_are_noted(proc, messages):
