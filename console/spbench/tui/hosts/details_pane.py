@@ -190,7 +190,7 @@ def _describe_gpus(facts: HostFacts) -> str:
 
 
 def describe_interfaces(interfaces: Sequence[Interface]) -> str:
-    """Return the physical interfaces, and the number of the others; or all if none is physical."""
+    """Return the physical interfaces and the number of others, or else all."""
     physical = [interface for interface in interfaces if not interface.is_virtual]
     num_virtual = len(interfaces) - len(physical)
     text = ", ".join(map(_describe_interface, physical or interfaces))

@@ -106,7 +106,7 @@ class HostRows:
             "" if facts.cores is None else facts.devices,
             *(value or "" for value in (facts.mpi, facts.mpi4py, facts.torch, facts.python)),
             facts.links,
-            # The findings below have the whole sentence.
+            # The findings below show all of it.
             TableCell(facts.reason.partition(", ")[0], "muted"),
         )
 
