@@ -231,6 +231,7 @@ class _Collection:
         end_fields = result_fields | {
             "finished": self._clock.now,
             "counts": self._state.counts(),
+            "fault_outcome": self._state.fault_outcome,
             "fingerprint": self._state.machines.fingerprint(),
         }
         self._folder.write_json("run.json", self._folder.read_json("run.json") | end_fields)

@@ -222,6 +222,7 @@ class Run:
     def _write_end(self, folder: RunFolder, end: dict[str, Any]) -> None:
         fields = {name: end[name] for name in ("verdict", "exit_code")}
         fields |= {"finished": event_fields.now(), "counts": self._state.counts()}
+        fields |= {"fault_outcome": self._state.fault_outcome}
         fields |= {"load_after": end["load"], "fingerprint": self._state.machines.fingerprint()}
         folder.write_json("run.json", folder.read_json("run.json") | fields)
 

@@ -41,10 +41,21 @@ def describe_console() -> dict[str, Any]:
     }
 
 
+_END_FIELDS = (
+    "verdict",
+    "exit_code",
+    "finished",
+    "counts",
+    "fault_outcome",
+    "load_after",
+    "fingerprint",
+)
+"""The fields of run.json that the end of a run adds."""
+
+
 def build_resumed_json(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of run.json while a run that was cut short continues."""
-    final = ("verdict", "exit_code", "finished", "counts", "load_after", "fingerprint")
-    return {name: value for name, value in run.items() if name not in final} | {
+    return {name: value for name, value in run.items() if name not in _END_FIELDS} | {
         "console": describe_console()
     }
 

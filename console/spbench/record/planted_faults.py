@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
 FAULT = "planted fault"
 FAULT_FOUND = "fault found, as planted"
 FAULT_MISSED = f"nothing noticed the {FAULT}"
+_FAILED_RUN = (RunStatus.FAILED, RunStatus.ERROR, RunStatus.TIMEOUT)
 _FOUND_BEFORE = f"{FAULT} noticed"
 """The words of older versions for a fault that was found."""
 
@@ -42,3 +46,20 @@ def find_fault_outcome(reason: str | None) -> FaultOutcome | None:
     if names_found_rank(reason) or was_found:
         return FaultOutcome.FOUND
     return FaultOutcome.MISSED if blames_fault(reason) else None
+
+
+def find_run_outcome(
+    status: RunStatus, cases: Iterable[tuple[CaseStatus, str | None]], errors: Sequence[str]
+) -> FaultOutcome | None:
+    """Return FOUND if a run failed only because its planted faults were found.
+
+    Args:
+        status: The status of the run.
+        cases: The statuses and reasons of its cases.
+        errors: Its errors, which no planted fault causes.
+    """
+    if errors or status not in _FAILED_RUN:
+        return None
+    reasons = (reason for case_status, reason in cases if case_status != CaseStatus.PASSED)
+    is_found = {find_fault_outcome(reason) for reason in reasons} == {FaultOutcome.FOUND}
+    return FaultOutcome.FOUND if is_found else None

@@ -25,6 +25,7 @@ from spbench.record.machine.gpu_loads import GpuLoads, compute_mean_utilization
 from spbench.record.machine.gpu_throttling import TIMED_ACTIVITIES, add_case_readings
 from spbench.record.machine.host_loads import HostLoads
 from spbench.record.number_formatting import format_value
+from spbench.record.planted_faults import FaultOutcome, find_run_outcome
 from spbench.record.run_parts import IgnoredEvents, JobState, RankState, RunInfo
 from spbench.record.stragglers import Straggler
 from spbench.stats.summary import median
@@ -90,6 +91,16 @@ class RunState:
     def counts(self) -> dict[str, int]:
         """Return the number of cases of each status."""
         return dict(Counter(case.status for case in self.cases.values()))
+
+    @property
+    def fault_outcome(self) -> FaultOutcome | None:
+        """FOUND if the run failed only because its planted faults were found."""
+        if self.run is None or self.run.status is None:
+            return None
+        cases = (case.execution for case in self.cases.values())
+        return find_run_outcome(
+            self.run.status, ((case.status, case.reason) for case in cases), self.errors
+        )
 
     def apply(self, event: Event) -> None:
         """Apply an event of a rank or the console.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
 from spbench.errors import UsageError
 from spbench.record.findings import collect_findings_or_defect
+from spbench.record.planted_faults import find_run_outcome
 from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
 from spbench.record.runs.history import UNKNOWN, RunSummary, read_summary_with_note
@@ -76,7 +77,7 @@ def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES)
         cases = [settle_case(case) for case in cases]
     ended = state.run is not None and state.run.finished is not None
     return RecordedRun(
-        summary,
+        _add_fault_outcome(summary, cases, state.errors),
         {case.id: case for case in cases},
         tuple(state.findings if ended else collect_findings_or_defect(state)),
         tuple(state.errors),
@@ -120,12 +121,20 @@ def make_recorded_run(report: Report, path: Path) -> RecordedRun:
 
 def _make_run(report: Report, summary: RunSummary) -> RecordedRun:
     return RecordedRun(
-        summary,
+        _add_fault_outcome(summary, report.cases, report.errors),
         {case.id: case for case in report.cases},
         tuple(report.run.findings),
         tuple(report.errors),
         environment=report.environment,
     )
+
+
+def _add_fault_outcome(
+    summary: RunSummary, cases: Iterable[CasePart], errors: Sequence[str]
+) -> RunSummary:
+    """Return a summary with the outcome that run.json of an older run lacks."""
+    results = ((case.status, case.reason) for case in cases)
+    return replace(summary, fault_outcome=find_run_outcome(summary.status, results, errors))
 
 
 def read_report(

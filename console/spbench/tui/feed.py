@@ -17,7 +17,6 @@ from spbench.record.case_state import CaseState
 from spbench.record.live_stragglers import LiveStragglers
 from spbench.record.noise import find_disturbances
 from spbench.record.number_formatting import format_status
-from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
 from spbench.record.rank_rows import RankRows
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.follow import EventTail, RecordedEvents
@@ -200,17 +199,9 @@ class Feed:
     def status_text(self) -> str:
         """The status with its sign; ``replay`` while a recorded run is played again."""
         is_replay = isinstance(self.source, ReplaySource) and not self.ended
-        return "▶ replay" if is_replay else format_status(self.status, self.fault_outcome or "")
-
-    @property
-    def fault_outcome(self) -> FaultOutcome | None:
-        """FOUND if the run failed only because its planted faults were found."""
-        if self.status != RunStatus.FAILED:
-            return None
-        bad_cases = [case for case in self.state.cases.values() if case.status.is_bad]
-        outcomes = (find_fault_outcome(case.execution.reason) for case in bad_cases)
-        is_found = bool(bad_cases) and all(outcome is FaultOutcome.FOUND for outcome in outcomes)
-        return FaultOutcome.FOUND if is_found else None
+        return (
+            "▶ replay" if is_replay else format_status(self.status, self.state.fault_outcome or "")
+        )
 
     def case_status(self, case: CaseState) -> CaseStatus:
         """Return the status of a case; ``unfinished`` if its controller was killed."""

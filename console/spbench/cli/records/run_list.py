@@ -37,7 +37,7 @@ def format_runs(
         cells = (
             run.id,
             format_day_and_time(run.started),
-            run.status,
+            run.status_text,
             format_passed(run.count_passed()),
             "" if run.duration_s is None else format_duration(run.duration_s),
             run.suite,

@@ -10,6 +10,7 @@ from typing import Any
 
 from spbench.record.machine.fingerprint import ComparedMachine, condense_fingerprint
 from spbench.record.number_formatting import YEAR_10000
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.runs.case_durations import parse_planted_faults
 from spbench.record.runs.folder import FileStamp, RunFolder, explain_unreadable, list_stamped_runs
 from spbench.record.runs.notes import NO_NOTE, RunNote, has_note, read_note
@@ -35,6 +36,8 @@ class RunSummary:
         note: The user's note.
         unreadable: The reason if it cannot be read; None if it can.
         baseline_of: The run that a baseline was made of; None if this is a run.
+        fault_outcome: FOUND if it failed only because its planted faults were found; None also for
+            a summary of an older run.
     """
 
     folder: RunFolder
@@ -54,6 +57,12 @@ class RunSummary:
     note: RunNote = NO_NOTE
     unreadable: str | None = None
     baseline_of: str | None = None
+    fault_outcome: FaultOutcome | None = None
+
+    @property
+    def status_text(self) -> str:
+        """The status for people, who see whether only planted faults were found."""
+        return self.fault_outcome or self.status
 
     def count_passed(self) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases; None if they are unknown."""
@@ -202,6 +211,7 @@ def make_summary(folder: RunFolder, run: Mapping[str, Any]) -> RunSummary:
         counts=_read_counts(run.get("counts")),
         faults=_read_faults(run.get("request"), arguments),
         machine=condense_fingerprint(run.get("fingerprint")),
+        fault_outcome=_read_fault_outcome(run.get("fault_outcome")),
     )
 
 
@@ -213,6 +223,10 @@ def _read_faults(request: Any, argv: tuple[str, ...]) -> tuple[str, ...]:
     faults = request.get("inject") if isinstance(request, dict) else None
     recorded = faults if isinstance(faults, list) else parse_planted_faults(argv)
     return tuple(map(str, recorded))
+
+
+def _read_fault_outcome(value: Any) -> FaultOutcome | None:
+    return FaultOutcome.FOUND if value == FaultOutcome.FOUND else None
 
 
 def _read_counts(value: Any) -> Mapping[str, int] | None:

@@ -42,7 +42,7 @@ _MAX_QUERY_VALUES = 900
 """The number of values in a query; older versions of SQLite allow 999."""
 Head = Mapping[str, Any]
 """The part of the run.json of an ended run that lists show."""
-_HEAD = ("suite", "file", "argv", "verdict", "exit_code", "finished", "counts")
+_HEAD = ("suite", "file", "argv", "verdict", "exit_code", "finished", "counts", "fault_outcome")
 
 
 @dataclass(frozen=True, slots=True)

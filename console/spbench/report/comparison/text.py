@@ -155,4 +155,4 @@ def _make_heading_cells(name: str, run: RunSummary) -> tuple[str, ...]:
     started = "" if run.started is None else format_day_and_time(run.started)
     if run.status == RunStatus.BASELINE:
         return (name, run.id, started, "baseline", run.host or "")
-    return (name, run.id, started, format_status(run.status), run.host or "")
+    return (name, run.id, started, format_status(run.status, run.status_text), run.host or "")

@@ -32,7 +32,7 @@ def render_markdown(run: RecordedRun, *, max_bytes: int = MAX_BYTES) -> str:
     suite = escape_markdown(run.summary.suite)
     all_metrics = _render_all_metrics(run, max_bytes // 4)
     blocks = [
-        f"## {format_status(status)}: {suite}",
+        f"## {format_status(status, run.summary.status_text)}: {suite}",
         _render_head(run),
         *(f"**Error:** {escape_markdown(error)}" for error in run.errors),
         *_render_bad_cases(run, max_bytes // 4),

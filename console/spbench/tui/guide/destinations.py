@@ -146,7 +146,7 @@ def _shorten(parent: Path, folder: Path) -> str:
 
 
 def _describe_run(run: RunSummary) -> str:
-    return f"{run.suite} {format_status(run.status)}"
+    return f"{run.suite} {format_status(run.status, run.status_text)}"
 
 
 def list_suite_cases(suite: Path, folder: Path, cases: Iterable[Case]) -> list[Destination]:

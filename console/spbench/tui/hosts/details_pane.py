@@ -214,5 +214,5 @@ def _list_limits(facts: HostFacts) -> Iterator[Fact]:
 def _list_runs(runs: Sequence[RunSummary]) -> Iterator[Fact]:
     for index, run in enumerate(runs[:MAX_RUNS]):
         duration = f", {format_duration(run.duration_s)}" if run.duration_s is not None else ""
-        text = f"{format_day_and_time(run.started)} {run.suite}: {run.status}{duration}"
+        text = f"{format_day_and_time(run.started)} {run.suite}: {run.status_text}{duration}"
         yield Fact("last runs" if index == 0 else "", text)

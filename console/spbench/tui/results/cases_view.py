@@ -25,7 +25,6 @@ from spbench.tui.results.case_times import LoadedTimes, show_case_history, show_
 from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
 from spbench.tui.results.fact_table import build_fact_table
 from spbench.tui.results.fitted_columns import choose_columns
-from spbench.tui.results.library import describe_run_status
 from spbench.tui.results.swept_columns import NONE_SWEPT, SCROLL_BAR, SweptColumns
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.line_table import LineTable
@@ -320,7 +319,7 @@ def _summarize(run: RecordedRun) -> Content:
     findings = map(name_keys, run.findings)
     details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *findings, *errors))
     return Content.assemble(
-        f"{summary.id}\n", make_status_span(summary.status, describe_run_status(run)), details
+        f"{summary.id}\n", make_status_span(summary.status, summary.status_text), details
     )
 
 

@@ -87,7 +87,9 @@ def _format_run(name: str, run: RunSummary) -> Content:
     host = f" on {run.host}" if run.host else ""
     if run.status == RunStatus.BASELINE:
         return Content(f"{name}  {run.id}  baseline of {run.baseline_of}{host}")
-    return Content.assemble(f"{name}  {run.id}  ", make_status_span(run.status), host)
+    return Content.assemble(
+        f"{name}  {run.id}  ", make_status_span(run.status, run.status_text), host
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from threading import Lock
 from typing import NamedTuple
 
 from spbench.errors import SpbenchError, UsageError
-from spbench.record.planted_faults import FaultOutcome
 from spbench.record.runs.folder import NO_FILE, FileStamp, RunFolder, file_stamp
 from spbench.record.runs.history import (
     KnownRuns,
@@ -251,11 +250,10 @@ class RunLibrary:
         return cached[1]
 
     def describe_status(self, run: RunSummary) -> str:
-        """Return ``fault found`` for a loaded run without another failure, or its status."""
+        """Return the status of a run for people; that of an older run once it is loaded."""
         cached = self._loaded.get(run.id)
-        if cached is None or not run.faults:
-            return run.status
-        return describe_run_status(cached[1])
+        loaded_outcome = None if cached is None else cached[1].summary.fault_outcome
+        return loaded_outcome or run.status_text
 
     def count_passed(self, run_id: str) -> tuple[int, int] | None:
         """Return the numbers of passed and of all cases of a run; None if unknown."""
@@ -278,12 +276,6 @@ def _drop_samples(case: CasePart) -> CasePart:
     return case.model_copy(update={"samples": {}, "measurements": [], "ranks": []})
 
 
-def describe_run_status(run: RecordedRun) -> str:
-    """Return ``fault found`` if a run has no other failure, or its status."""
-    failures = {case.status_text for case in run.cases.values() if case.status != CaseStatus.PASSED}
-    return FaultOutcome.FOUND if failures == {FaultOutcome.FOUND} else run.summary.status
-
-
 class CaseCounter:
     """Reads the runs in view, so that their rows show passed cases and found faults.
 
@@ -300,7 +292,8 @@ class CaseCounter:
         """Read the ended runs in view if their rows need it, and call ``show`` after each."""
         keys = set(in_view)
         for run in runs:
-            unknown = not run.counts or (run.faults and run.status == RunStatus.FAILED)
+            may_be_found = run.faults and run.status != RunStatus.PASSED
+            unknown = not run.counts or (may_be_found and run.fault_outcome is None)
             has_ended = run.status != RunStatus.RUNNING
             if run.id in keys and unknown and has_ended and run.id not in self._tried:
                 self._tried.add(run.id)

@@ -3,12 +3,21 @@
 import pytest
 
 from spbench.record.judge import describe_failed_checks, judge
-from spbench.record.planted_faults import FaultOutcome, blames_fault, find_fault_outcome
+from spbench.record.planted_faults import (
+    FaultOutcome,
+    blames_fault,
+    find_fault_outcome,
+    find_run_outcome,
+)
 from spbench.record.runs.folder import RunFolder
+from spbench.record.runs.history import update_known_runs
+from spbench.report.comparison.compare import compare
 from spbench.report.formats.case_text import format_tally
 from spbench.report.recorded import load_run
 from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.hosts.details_pane import _list_runs
 from spbench.tui.results.cases_view import RecordedCaseRows
+from spbench.tui.results.compared_sides import build_heading
 from spbench.tui.run.details import build_case_details
 from spbench.tui.run.findings import RunFindings
 from support.sample_events import (
@@ -87,3 +96,45 @@ def test_tables_and_tallies_tell_found_from_missed_faults(tmp_path):
         "✗ failed",
     ]
     assert format_tally(run) == "1 fault found, 1 fault missed, 1 failed"
+
+
+KILLED = ("error", "rank 1 on a was killed by SIGKILL; fault found, as planted: kill")
+PASSED = ("passed", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "cases", "errors", "expected"),
+    [
+        ("error", [KILLED, PASSED], [], FaultOutcome.FOUND),
+        ("failed", [("failed", "fault found, as planted: rank 1 is slow")], [], FaultOutcome.FOUND),
+        ("error", [KILLED, ("failed", "check halo failed")], [], None),
+        ("error", [KILLED, ("skipped", "did not run: no host")], [], None),
+        ("error", [KILLED], ["host node03 was left out"], None),
+        ("cancelled", [KILLED], [], None),
+        ("failed", [PASSED], [], None),
+        ("passed", [], [], None),
+    ],
+)
+def test_run_with_only_found_faults_is_found(status, cases, errors, expected):
+    assert find_run_outcome(status, cases, errors) is expected
+
+
+@pytest.mark.parametrize("recorded", [{"fault_outcome": "fault found"}, {}])
+def test_lists_of_runs_show_that_faults_were_found(tmp_path, recorded):
+    events = [
+        *make_started_run(describe_case("a", inject="kill")),
+        case_judged("a", *KILLED),
+        run_end("error", 4),
+    ]
+    fields = {"verdict": "error", "exit_code": 4, "finished": 1010.0, "counts": {"error": 1}}
+    folder = record_run(tmp_path, events, **fields, **recorded)
+    run = load_run(folder)
+    assert run.summary.status_text == "fault found"
+    side_b = build_heading(compare(run, run, lambda *_: {}))[-1].plain
+    assert f"{folder.id}  ! fault found" in side_b
+    expected = "fault found" if recorded else "error"  # an older run.json lacks it
+    for _ in range(2):  # the second time from the index
+        (summary,) = (summary for _, summary in update_known_runs(tmp_path).values())
+        assert summary.status_text == expected
+        (fact,) = _list_runs([summary])
+        assert f"made-up: {expected}" in fact.text

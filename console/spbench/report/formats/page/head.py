@@ -40,7 +40,11 @@ def render_head(
         comparison: The comparison with a baseline. The head shows if it judged no case.
     """
     summary = run.summary
-    status = tag("span", format_status(summary.status), class_=f"verdict {summary.status}")
+    status = tag(
+        "span",
+        format_status(summary.status, summary.status_text),
+        class_=f"verdict {summary.status}",
+    )
     return tag(
         "header",
         tag("h1", status, *_note_unjudged(comparison), " ", summary.suite),

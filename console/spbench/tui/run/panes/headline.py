@@ -180,7 +180,7 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
         return [HeadlinePart(reason, "$text-error" if feed.failure else MUTED, cut=True)]
     counts = count_cases(cases)
     has_ended = feed.ended or run.finished is not None
-    colour = "$text-accent" if feed.fault_outcome else choose_colour(feed.status)
+    colour = "$text-accent" if feed.state.fault_outcome else choose_colour(feed.status)
     return [
         HeadlinePart(run.suite, "bold", cut=True),
         HeadlinePart(feed.status_text + _format_host(feed), f"bold {colour}"),
