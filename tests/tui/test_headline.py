@@ -40,17 +40,20 @@ def test_hosts_are_not_counted_again_without_a_change():
 
 
 @pytest.mark.parametrize(
-    ("total", "ended", "bad", "cells"),
+    ("total", "ended", "bad", "found_repeats", "cells"),
     [
-        (1, 1, 1, (0, 16, 0)),
-        (4, 2, 0, (8, 0, 8)),
-        (9, 9, 2, (12, 4, 0)),
-        (100, 100, 1, (15, 1, 0)),
-        (4, 0, 0, (0, 0, 16)),
-        (0, 0, 0, (0, 0, 16)),
+        (1, 1, 1, 0, (0, 16, 0, 0)),
+        (1, 1, 0, 1, (0, 0, 16, 0)),
+        (4, 2, 0, 0, (8, 0, 0, 8)),
+        (9, 9, 2, 0, (12, 4, 0, 0)),
+        (9, 9, 2, 2, (8, 4, 4, 0)),
+        (100, 100, 1, 0, (15, 1, 0, 0)),
+        (100, 100, 99, 1, (0, 16, 0, 0)),
+        (4, 0, 0, 0, (0, 0, 0, 16)),
+        (0, 0, 0, 0, (0, 0, 0, 16)),
     ],
 )
-def test_bar_has_shares_of_good_and_bad_repeats(total, ended, bad, cells):
+def test_bar_has_shares_of_good_and_bad_repeats(total, ended, bad, found_repeats, cells):
     counts = CaseCounts(
         total=1,
         ran=0,
@@ -60,13 +63,14 @@ def test_bar_has_shares_of_good_and_bad_repeats(total, ended, bad, cells):
         repeats=total,
         ended_repeats=ended,
         bad_repeats=bad,
+        found_repeats=found_repeats,
     )
     bar = _build_bar(counts)
     texts, colours = zip(*bar, strict=True)
     assert tuple(map(len, texts)) == cells
     assert sum(cells) == BAR_WIDTH
-    assert "".join(texts) == "█" * cells[0] + "▒" * cells[1] + "░" * cells[2]
-    assert len(set(colours)) == 3
+    assert "".join(texts) == "█" * cells[0] + "▒" * (cells[1] + cells[2]) + "░" * cells[3]
+    assert len(set(colours)) == 4
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -1899,6 +1899,8 @@ async def test_status_of_a_run_that_only_found_its_faults(open_run, reasons, sta
         await run.wait_for_texts(f"made-up {status} {reasons.count(None)}/2")
         headline = run.page.query_one(Headline)
         await run.wait_until(lambda: status in str(headline.content))
+        num_found = sum(FAULT_FOUND in (reason or "") for reason in reasons)
+        assert f"{reasons.count(None)}/2 passed, {num_found} fault found" in str(headline.content)
 
 
 async def test_failure_is_shown_before_a_fault_that_was_found(open_run):

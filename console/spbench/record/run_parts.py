@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.case_state import CaseState
+from spbench.record.planted_faults import FaultOutcome
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase, RunStatus
 
@@ -125,7 +126,9 @@ class CaseCounts:
         idle: Other cases without a result that no rank has begun.
         repeats: The repeats of all cases, as far as known.
         ended_repeats: The repeats of cases with a result, and the ended ones of running cases.
-        bad_repeats: The repeats of cases with a result that did not pass.
+        bad_repeats: The repeats of cases that did not pass.
+        fault_found: Cases that failed because their planted fault was found.
+        found_repeats: The repeats of these cases, which are not among the bad ones.
     """
 
     total: int
@@ -136,19 +139,25 @@ class CaseCounts:
     repeats: int
     ended_repeats: int
     bad_repeats: int
+    fault_found: int = 0
+    found_repeats: int = 0
 
     def describe(self, ended: bool) -> str:
         """Return the progress of a run, or the result of one that has ended.
 
-        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``3/4 passed, 1 cancelled``.
+        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``3/4 passed, 1 fault found``.
         """
         if not ended and self.repeats > self.total:
             return f"{self.ended_repeats}/{self.repeats} repeats"
         if not ended:
             return f"{self.ran}/{self.total} cases"
-        cancelled = f", {self.cancelled} cancelled" if self.cancelled else ""
-        idle = f", {self.idle} did not run" if self.idle else ""
-        return f"{self.passed}/{self.total} passed{cancelled}{idle}"
+        counts = {
+            FaultOutcome.FOUND: self.fault_found,
+            CaseStatus.CANCELLED: self.cancelled,
+            "did not run": self.idle,
+        }
+        others = [f", {count} {text}" for text, count in counts.items() if count]
+        return f"{self.passed}/{self.total} passed{''.join(others)}"
 
 
 def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
@@ -157,6 +166,9 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
     judged = [case for case in all_cases if case.status.has_result]
     unjudged = [case for case in all_cases if not case.status.has_result]
     running = [case for case in unjudged if case.status == CaseStatus.RUNNING]
+    bad = [case for case in judged if case.status.is_bad]
+    found_cases = [case for case in bad if case.execution.status_text is FaultOutcome.FOUND]
+    found_repeats = sum(case.repeats for case in found_cases)
     return CaseCounts(
         total=len(all_cases),
         ran=len(judged),
@@ -169,5 +181,7 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
         repeats=sum(case.repeats for case in all_cases),
         ended_repeats=sum(case.repeats for case in judged)
         + sum(case.num_ended_repeats for case in running),
-        bad_repeats=sum(case.repeats for case in judged if case.status.is_bad),
+        bad_repeats=sum(case.repeats for case in bad) - found_repeats,
+        fault_found=len(found_cases),
+        found_repeats=found_repeats,
     )

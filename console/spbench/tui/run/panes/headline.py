@@ -12,6 +12,7 @@ from textual.widgets import Static
 from spbench.engine.remaining_time import format_remaining
 from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.number_formatting import format_whole_seconds
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.run_parts import CaseCounts, count_cases
 from spbench.record.state import RunState
 from spbench.tui.feed import Feed, LiveSource, ReplaySource
@@ -193,14 +194,20 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
 
 
 def _build_bar(counts: CaseCounts) -> tuple[tuple[str, str], ...]:
-    """Return the shares of good, bad and open repeats of the cases."""
+    """Return the shares of good, bad and open repeats, and of those with found faults."""
     ended_cells = BAR_WIDTH * counts.ended_repeats // max(1, counts.repeats)
-    bad_cells = 0
-    if counts.bad_repeats and ended_cells:  # even a small share is visible
-        bad_cells = max(1, round(ended_cells * counts.bad_repeats / counts.ended_repeats))
+
+    def count_cells(repeats: int) -> int:
+        if not repeats or not ended_cells:
+            return 0
+        return max(1, round(ended_cells * repeats / counts.ended_repeats))  # visible if small
+
+    bad_cells = count_cells(counts.bad_repeats)
+    found_cells = min(count_cells(counts.found_repeats), ended_cells - bad_cells)
     return (
-        ("█" * (ended_cells - bad_cells), choose_colour(CaseStatus.PASSED)),
+        ("█" * (ended_cells - bad_cells - found_cells), choose_colour(CaseStatus.PASSED)),
         ("▒" * bad_cells, choose_colour(CaseStatus.FAILED)),
+        ("▒" * found_cells, choose_colour(FaultOutcome.FOUND)),
         ("░" * (BAR_WIDTH - ended_cells), MUTED),
     )
 
