@@ -77,7 +77,16 @@ class LoggingApp(App[int]):
         for screen in self.screen_stack[:-1]:
             for rack in screen.query_children(ToastRack):
                 # Messages are added later in the same way, so that removing them comes last.
-                self.call_later(rack.remove_children)
+                self.call_later(self._clear_rack, rack)
+
+    async def _clear_rack(self, rack: ToastRack) -> None:
+        """Remove the messages of a screen unless it is the topmost one."""
+        if not rack.is_attached or rack.screen is self.screen:
+            return
+        await rack.remove_children()
+        # Textual lays out only the topmost screen, and draws those below as they were.
+        rack.screen._refresh_layout()
+        self.screen.refresh()
 
     def action_messages(self) -> None:
         """Show the messages so far."""
