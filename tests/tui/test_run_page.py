@@ -1314,9 +1314,9 @@ async def test_previous_status_is_hidden_while_a_run_starts(open_run):
         await run.wait_for_texts("made-up", "1/1 passed")
         run.app.context.starting_since = time.monotonic() - 7
         await run.wait_for_texts(
-            "… starting a run", "it reads its suite and asks hosts what they have, "
+            "… starting a run", "spbench reads the suite and asks the hosts for their cores, "
         )
-        [seconds] = re.findall(r"what they have, (\d+) s", read_screen(run.app))
+        [seconds] = re.findall(r"their cores, (\d+) s", read_screen(run.app))
         assert int(seconds) >= 7
         assert "1/1 passed" not in read_screen(run.app)
         run.app.context.starting_since = None

@@ -53,7 +53,7 @@ class NoRunText(Static):
 def describe_preparation(started_at: float) -> str:
     """Return the progress of a run without a folder: the seconds so far, and a key."""
     seconds = time.monotonic() - started_at
-    return f"it reads its suite and asks hosts what they have, {seconds:.0f} s; x cancels it"
+    return f"spbench reads the suite and asks the hosts for their cores, {seconds:.0f} s; x cancels"
 
 
 class StartNote(Static):
