@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
+from textual.content import Content
 from textual.widgets import Input, Static
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ from spbench.tui.guide.jump_dialog import JumpDialog
 from spbench.tui.guide.palette import list_commands, rate_match
 from spbench.tui.guide.topics import TOPICS
 from spbench.tui.pages import PAGES
+from spbench.tui.settings_dialogs import ThemeChooser
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.prose import join_lines, render_prose
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
@@ -218,6 +220,7 @@ async def test_message_is_shown_once_while_a_dialog_is_open(tmp_path):
         await pilot.press("f1")
         await wait_until(pilot, lambda: app.screen.is_modal and app.screen.query("Toast"))
         await wait_until(pilot, lambda: not app.screen_stack[-2].query("Toast"))
+        await wait_until(pilot, lambda: read_screen(app).count("copied") == 1)
         await pilot.press("escape")
         await wait_until(pilot, lambda: not app.screen.is_modal and app.screen.query("Toast"))
 
@@ -246,6 +249,34 @@ async def test_palette_offers_the_jump_for_other_words(suite):
         await pilot.press("enter")
         await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
         assert app.screen.query_one(Input).value == "madeup"
+
+
+async def test_palette_offers_the_choice_of_a_theme_first(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press(*"theme")
+        await wait_until(pilot, lambda: "Choose a theme" in read_screen(app))
+        await wait_until(pilot, lambda: "Run: " not in read_screen(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: isinstance(app.screen, ThemeChooser))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_keys_in_the_palette_end_in_one_column(tmp_path, size):
+    app = make_console(tmp_path, page="results")
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: "Help" in read_screen(app))
+        await pilot.press("ctrl+p")
+        await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        commands = app.screen.query_one(CommandList)
+        await wait_until(pilot, lambda: commands.option_count > 10)
+        prompts = [commands.get_option_at_index(index).prompt for index in range(10)]
+        widths = {Content.from_text(prompt).cell_length for prompt in prompts}
+        assert len(widths) == 1
+        assert widths.pop() <= commands.scrollable_content_region.width - 4  # the padding
 
 
 async def test_palette_runs_actions_that_dialogs_disable(tmp_path):
@@ -309,7 +340,8 @@ async def test_palette_finds_by_words_and_shows_the_key(tmp_path):
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await wait_until(pilot, lambda: "Quit the console" in read_screen(app))
         await pilot.press(*"comp baseline")
-        await wait_until(pilot, lambda: "Results: compare with a baseline  b" in read_screen(app))
+        line = "Results: compare with a baseline b"
+        await wait_until(pilot, lambda: line in " ".join(read_screen(app).split()))
         await pilot.press("escape")
 
 

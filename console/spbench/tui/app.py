@@ -329,11 +329,11 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         if not isinstance(self.screen, CommandPalette):
             self.push_screen(CommandPalette())
 
-    def action_settings(self) -> None:
-        """Ask for a setting and its value."""
+    def action_settings(self, name: str = "") -> None:
+        """Ask for a setting unless one is named, and for its value."""
         from spbench.tui.settings_dialogs import choose_setting
 
-        self.run_worker(choose_setting(self), group="settings")
+        self.run_worker(choose_setting(self, name), group="settings")
 
     def choose_theme(self, name: str) -> None:
         """Use a theme, and remember it."""

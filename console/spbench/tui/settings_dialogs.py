@@ -67,8 +67,8 @@ theme."""
         super().action_leave()
 
 
-async def choose_setting(app: App[Any]) -> None:
-    """Ask for a setting, and for its value."""
+async def choose_setting(app: App[Any], chosen: str = "") -> None:
+    """Ask for a setting unless one is chosen, and for its value."""
     stored = _get_settings(app).settings
     settings = stored.current
     choices = [
@@ -77,7 +77,9 @@ async def choose_setting(app: App[Any]) -> None:
         Choice("keys", f"other keys for actions: {len(settings.keys)} so far"),
         Choice("file", _shorten_home(stored.path), enabled=False),
     ]
-    name = await app.push_screen_wait(Chooser("Settings", choices))
+    name: str | None = chosen
+    if not chosen:
+        name = await app.push_screen_wait(Chooser("Settings", choices))
     if name == "theme":
         await _choose_theme(app)
     elif name == "refresh rate":

@@ -21,6 +21,7 @@ from spbench.tui.page import Page, show_page
 from spbench.tui.pages import PAGES
 from spbench.tui.themes import THEMES
 from spbench.tui.widgets.keys import find_key_rank
+from spbench.tui.widgets.text import cell_width
 
 LAST_WEIGHT = 0.5
 """Weight of the score of the last command; the first has 1, and the others are between."""
@@ -32,6 +33,12 @@ JUMP_SCORE = 0.01
 _TITLE_SCORE = 1.0
 _PREFIX_SCORE = 0.8
 _PART_SCORE = 0.4
+_FRAME_WIDTH = 7
+"""Columns of the palette that are not text."""
+_MAX_LINE_WIDTH = 84 - _FRAME_WIDTH
+"""Columns of a line in a palette of full width; see console.tcss."""
+_SCREEN_SHARE = 0.96
+_KEY_GAP = 2
 _MIN_PART_LENGTH = 3
 """Fewest letters of a match inside a word; with less, most commands would match."""
 
@@ -76,7 +83,7 @@ class ActionProvider(Provider):
     async def discover(self) -> Hits:
         """Yield all commands, the most relevant first."""
         for command in self._commands:
-            prompt = _render_prompt(Content(command.phrase), command)
+            prompt = self._render_prompt(Content(command.phrase), command)
             yield DiscoveryHit(prompt, command.run, command.phrase)
 
     async def search(self, query: str) -> Hits:
@@ -87,11 +94,20 @@ class ActionProvider(Provider):
             if score > 0:
                 is_found = True
                 weight = 1 - (1 - LAST_WEIGHT) * index / len(self._commands)
-                prompt = _render_prompt(highlight_terms(command.phrase, query), command)
+                prompt = self._render_prompt(highlight_terms(command.phrase, query), command)
                 yield Hit(score * weight, prompt, command.run, command.phrase)
         jump = self._make_jump(query, is_found)
         if jump is not None:
-            yield Hit(JUMP_SCORE, _render_prompt(Content(jump.phrase), jump), jump.run, jump.phrase)
+            prompt = self._render_prompt(Content(jump.phrase), jump)
+            yield Hit(JUMP_SCORE, prompt, jump.run, jump.phrase)
+
+    def _render_prompt(self, phrase: Content, command: PaletteCommand) -> Content:
+        """Return a line of the list, with the key at its right end."""
+        if not command.key:
+            return phrase
+        width = min(_MAX_LINE_WIDTH, int(_SCREEN_SHARE * self.app.size.width) - _FRAME_WIDTH)
+        gap = max(_KEY_GAP, width - phrase.cell_length - cell_width(command.key))
+        return Content.assemble(phrase, " " * gap, (command.key, "$text-accent"))
 
     def _make_jump(self, query: str, is_found: bool) -> PaletteCommand | None:
         """Return the search for suites, runs, hosts and cases; None if a dialog is open."""
@@ -137,12 +153,6 @@ def highlight_terms(phrase: str, query: str) -> Content:
     return content
 
 
-def _render_prompt(phrase: Content, command: PaletteCommand) -> Content:
-    if not command.key:
-        return phrase
-    return Content.assemble(phrase, "  ", (command.key, "$text-accent"))
-
-
 def list_commands(
     screen: Screen[object], use_theme: Callable[[str], None]
 ) -> Iterator[PaletteCommand]:
@@ -150,6 +160,7 @@ def list_commands(
     phrases: set[str] = set()
     commands = (
         *_list_active_commands(screen),
+        *_list_theme_choice(screen),
         *_list_page_commands(screen),
         *_list_demo_commands(screen),
         *_list_topic_commands(screen),
@@ -219,6 +230,13 @@ def _list_topic_commands(screen: Screen[object]) -> Iterator[PaletteCommand]:
     for topic in TOPICS:
         run = partial(screen.app.push_screen, TopicScreen(topic))
         yield PaletteCommand(f"Help: {topic.title}", "help", "", run)
+
+
+def _list_theme_choice(screen: Screen[object]) -> Iterator[PaletteCommand]:
+    """Yield the choice of a theme; none if a dialog is open."""
+    if not screen.is_modal:
+        run = partial(screen.app.run_action, "app.settings('theme')")
+        yield PaletteCommand("Choose a theme", "theme", "", run)
 
 
 def _list_theme_commands(
