@@ -346,10 +346,20 @@ async def test_numbers_of_cases_are_aligned(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: len(re.findall(r"\d cases? +│", read_screen(app))) > 10)
         lines = read_screen(app).splitlines()
-        starts = {match.end(1) for line in lines if (match := re.search(r"(yaml +)\d+ case", line))}
-        assert len(starts) == 1
+        ends = {match.end(1) for line in lines if (match := re.search(r"(yaml +\d+) case", line))}
+        assert len(ends) == 1
         assert "121 cases " in read_screen(app)
         assert "Reload" not in read_screen(app)
+
+
+@pytest.mark.parametrize(("size", "shown"), [((120, 40), 16), ((200, 60), 28)])
+async def test_long_name_of_a_file_does_not_hide_its_number_of_cases(tmp_path, size, shown):
+    name = "measurements-of-the-network.yaml"
+    suite = (SUITES / "smoke.yaml").read_text()
+    (tmp_path / name).write_text(suite)
+    app = make_console(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: f"{name[:shown]}…  20 cases" in read_screen(app))
 
 
 @pytest.mark.parametrize("key", ["y", "ctrl+g", "ctrl+s"])

@@ -64,6 +64,7 @@ class SuitesPage(Page):
     SuitesPage.-narrow.files #files { display: block; }
     SuitesPage.no-files #files { display: none; }
     SuitesPage.-wide #work { layout: horizontal; }
+    SuitesPage.-wide #files.long { width: 46; }
     SuitesPage.-wide #text { height: 1fr; width: 1fr; }
     SuitesPage.-wide #cases-pane { height: 1fr; width: 1fr; }
     SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }

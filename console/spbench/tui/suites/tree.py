@@ -24,6 +24,7 @@ from spbench.record.runs.folder import FileStamp, file_stamp
 from spbench.suites.shipped import list_shipped_suites, needs_copy
 from spbench.tui.suites.document import locate_copy
 from spbench.tui.widgets.keys import make_binding
+from spbench.tui.widgets.text import fit
 from spbench_core.number_text import format_quantity
 
 FIRST_SUITE = "smoke"
@@ -35,10 +36,13 @@ NOT_SAVED = "not saved"
 """Shown after the name of the open suite if it has no file, or unsaved changes."""
 MAX_FILES = 500
 """Largest number of suites listed per folder."""
-_MAX_RESULT_COLUMN = 18
-"""Largest column of the results; those of longer names are not aligned."""
-_LABEL_WIDTH = 27
-"""Width of a label that is not cut in the pane of the page, next to the scroll bar."""
+_RESULT_WIDTH = 9
+"""Cells of a result such as ``120 cases`` or ``not saved``."""
+_MIN_LABEL_WIDTH = 27
+"""Width of a label in the narrowest pane, next to the scroll bar."""
+_INDENT_AND_SCROLL_BAR = 3
+_LONG_LABEL_CLASS = "long"
+"""The class of a tree with longer names, which the page gives more columns if it has them."""
 _HEAD_BYTES = 4096
 _SCHEMA_LINE = re.compile(rb"^\s*schema\s*:\s*['\"]?spbench\.suite/", re.MULTILINE)
 
@@ -163,7 +167,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._is_opened_unsaved = False
         self._has_changes = False
         self._files: dict[Path, TreeNode[Path]] = {}
-        self._result_column = 0
+        self._longest_name = 0
         self._checks: dict[Path, tuple[FileStamp, FileCheck]] = {}
 
     @property
@@ -237,8 +241,9 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self.clear()
         self._files.clear()
         names = [path.name for files in folders.values() for path in files]
-        longest = max(map(cell_len, names), default=0)
-        self._result_column = min(_MAX_RESULT_COLUMN, longest + 2)
+        self._longest_name = max(map(cell_len, names), default=0)
+        is_long = self._longest_name + 1 + _RESULT_WIDTH > _MIN_LABEL_WIDTH
+        self.set_class(is_long, _LONG_LABEL_CLASS)
         for folder, files in folders.items():
             node = self.root.add(self._format_folder(folder), expand=True, allow_expand=False)
             for path in files:
@@ -273,13 +278,18 @@ the list of shipped ones then. ✗ marks a suite with errors.
         if path == self._opened and (self._is_opened_unsaved or self._has_changes):
             return self._append_result(path.name, NOT_SAVED)
         check = self._get_check(path)
-        return path.name if check is None else self._append_result(path.name, _format_check(check))
+        return self._append_result(path.name, "" if check is None else _format_check(check))
 
     def _append_result(self, name: str, result: str) -> str:
-        """Return a name and a result, aligned with the others unless it would be cut."""
-        column = min(self._result_column, _LABEL_WIDTH - cell_len(result))
-        gap = max(column - cell_len(name), 1)
-        return f"{name}{' ' * gap}{result}"
+        """Return a name, shortened if it is too long, and a result at the right."""
+        label_width = max(self.content_size.width - _INDENT_AND_SCROLL_BAR, _MIN_LABEL_WIDTH)
+        label_width = min(label_width, self._longest_name + 2 + _RESULT_WIDTH)
+        name_width = label_width - 1 - max(cell_len(result), _RESULT_WIDTH)
+        return f"{fit(name, name_width)} {result:>{_RESULT_WIDTH}}"
+
+    def on_resize(self) -> None:
+        """Fit the labels to the new width."""
+        self._label(self._files)
 
     def _get_check(self, path: Path) -> FileCheck | None:
         return self._checks[path][1] if path in self._checks else None
@@ -301,11 +311,12 @@ the list of shipped ones then. ✗ marks a suite with errors.
         if node is not self.cursor_node:  # the cursor has its own background
             name = "errors" if check and check.error_count else "cases"
             colour = self.get_component_rich_style(f"suite-tree--{name}").color
-            label.stylize(Style(color=colour), len(node.data.name))
+            label.stylize(Style(color=colour), len(label) - _RESULT_WIDTH - 1)
         return label
 
 
 def _format_check(check: FileCheck) -> str:
     if check.error_count:
         return f"{GLYPHS['error']} {format_quantity(check.error_count, 'error')}"
-    return format_quantity(check.case_count, "case")
+    number, _, noun = format_quantity(check.case_count, "case").partition(" ")
+    return f"{number:>3} {noun:<5}"  # with the numbers below each other
