@@ -19,6 +19,7 @@ from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.suites_page import (
     SECOND_CASE_LINE,
     SIZE,
+    SUITE,
     answer,
     get_editor,
     list_case_ids,
@@ -108,7 +109,7 @@ async def test_form_shows_the_duration_of_its_case(suite):
     async with app.run_test(size=(140, 40)) as pilot:
         form = await open_first_case(pilot)
         summary = form.query_one("#message", Static)
-        await wait_until(pilot, lambda: str(summary.content) == "1 case on 2 ranks, estimate 4 s")
+        await wait_until(pilot, lambda: str(summary.content) == "1 case on 2 ranks, about 4 s")
 
 
 def make_feed(folder, *events):
@@ -264,3 +265,14 @@ async def test_errors_in_the_text_keep_what_is_known(suite, monkeypatch):
         await replace_line(pilot, 1, "schema: 5")
         await wait_until(pilot, lambda: "before the errors" in read_title(app))
         assert read_estimates(app) == ["unknown"] * 3
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])
+async def test_title_of_the_cases_says_how_many_launches_a_comparison_needs(suite, size):
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot)
+        shown = "Cases: 1 launch each, comparing needs 5 (Ctrl+D, repeat)"
+        await wait_until(pilot, lambda: shown in read_screen(app))
+        get_editor(app).load_text(SUITE.replace("cases:\n", "defaults: {repeat: 5}\ncases:\n"))
+        await wait_until(pilot, lambda: "comparing needs" not in read_screen(app))

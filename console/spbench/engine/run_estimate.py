@@ -115,6 +115,11 @@ class RunEstimate:
         return f"({format_estimate(self.start_seconds)} to start)"
 
     @property
+    def total_text(self) -> str:
+        """The estimate with the part of the start: ``about 7.0 s (6 s to start)``."""
+        return f"{self.short_text} {self.start_text}".strip()
+
+    @property
     def own_text(self) -> str:
         """The duration without the start: ``7 s``, ``~7 s``, ``7 s + 2 unknown``."""
         unknown = self.counts[EstimateSource.UNKNOWN]

@@ -17,7 +17,12 @@ from textual.timer import Timer
 from spbench.tui.suites.case_facts import find_inherited_names, render_case_facts
 from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
-from spbench.tui.suites.parsed_suite import ParsedSuite, estimate_parsed, find_command
+from spbench.tui.suites.parsed_suite import (
+    ParsedSuite,
+    describe_launches,
+    estimate_parsed,
+    find_command,
+)
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.text import TextBlock
 
@@ -262,8 +267,10 @@ class CasesPane(Vertical):
 
     @work(exclusive=True, group="estimate", description="the duration of the suite")
     async def _show_estimate(self, parsed: ParsedSuite) -> None:
+        launches = await asyncio.to_thread(describe_launches, parsed)
         estimate = await asyncio.to_thread(estimate_parsed, parsed)
         if parsed is self._parsed:  # no other text was parsed in the meantime
+            self.cases.show_launches(launches)
             self.cases.show_estimate(estimate)
             self._show_command()
 

@@ -88,6 +88,10 @@ depends on your code or on a GPU."""
         self.table.set_rows(self.rows)
         self._update_title()
 
+    def show_launches(self, launches: str) -> None:
+        """Show in the title which launches a comparison needs, if some are missing."""
+        self.border_title = Content(f"Cases: {launches}" if launches else "Cases")
+
     def show_estimate(self, estimate: RunEstimate) -> None:
         """Show the estimated duration of each case, and of the marked cases or of all."""
         self._estimate = estimate
@@ -99,6 +103,7 @@ depends on your code or on a GPU."""
         """Remove all cases and marks, because another file is opened."""
         self._marked.clear()
         self._estimate = NO_ESTIMATE
+        self.show_launches("")
         self.show(SuiteCaseRows())
 
     def show_filtered(self, text: str) -> None:
@@ -138,8 +143,7 @@ depends on your code or on a GPU."""
         if not self.rows.current:
             return ""
         names = self.marked or [case.id for case in self.rows.cases]
-        estimate = self._estimate.select_cases(names)
-        return f"{estimate.short_text} {estimate.start_text}".strip()
+        return self._estimate.select_cases(names).total_text
 
     def _update_title(self) -> None:
         cases = self.rows.cases

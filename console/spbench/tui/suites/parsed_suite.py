@@ -15,6 +15,7 @@ from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.errors import Diagnostic, LauncherMissingError, SpbenchError, UsageError
 from spbench.record.runs.folder import find_working_folder
 from spbench.tui.advice import name_keys
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.commands import JobCommand
@@ -124,6 +125,18 @@ def estimate_parsed(parsed: ParsedSuite) -> RunEstimate:
     """Return the estimated duration of the cases; empty if they cannot be planned."""
     plan = parsed.plan
     return NO_ESTIMATE if plan is None else _estimate_plan(plan, plan.request.home)
+
+
+def describe_launches(parsed: ParsedSuite) -> str:
+    """Return the launches that a comparison needs; empty if the cases have them."""
+    from spbench.stats.difference import compute_min_launches
+
+    needed = compute_min_launches(max(1, len(parsed.cases)))
+    present = min((case.repeat for case in parsed.cases), default=needed)
+    if present >= needed:
+        return ""
+    launches = format_quantity(present, "launch", "launches")
+    return f"{launches} each, comparing needs {needed} (Ctrl+D, repeat)"
 
 
 @dataclass(frozen=True, slots=True)

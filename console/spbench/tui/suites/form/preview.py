@@ -32,7 +32,7 @@ class Preview:
         first_line: The number of the first of these lines.
         problems: Error messages.
         cases: The cases of the entry; empty if there are problems.
-        duration: The estimate that the table shows too; empty without one.
+        duration: The estimate in the words of the table's total; empty without one.
         warning: A message if this machine is too small for the cases; otherwise empty.
     """
 
@@ -59,7 +59,7 @@ class Preview:
             ranks = " or ".join(map(str, known_rank_counts)) + " ranks"
         else:
             ranks = f"{known_rank_counts[0]} to {known_rank_counts[-1]} ranks"
-        duration = f", estimate {self.duration}" if self.duration else ""
+        duration = f", {self.duration}" if self.duration else ""
         return f"{format_quantity(len(self.cases), 'case')} on {ranks}{duration}"
 
 
@@ -102,7 +102,7 @@ def build_preview(
         span.top,
         problems,
         suite.cases,
-        suite_forecast.estimate.own_text,
+        suite_forecast.estimate.total_text,
         suite_forecast.excess,
     )
 

@@ -46,7 +46,7 @@ def build_suite_preview(
     suite = checked_text.suite
     if suite is None:
         return Preview(edited, lines, first_line, problems)
-    duration = forecast(suite).estimate.own_text
+    duration = forecast(suite).estimate.total_text
     return Preview(edited, lines, first_line, (), suite.cases, duration)
 
 
