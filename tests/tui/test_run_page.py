@@ -1652,9 +1652,10 @@ async def test_focused_pane_can_fill_the_page_and_shrink_again(open_run, size):
         await run.press("z")
         await run.wait_until(lambda: run.table("ranks").size.width > before.width or size == NARROW)
         await run.wait_until(lambda: run.table("ranks").size.height > size[1] - 12)
-        assert "made-up" in read_screen(run.app)
+        await run.wait_for_texts("made-up", "z: all panes")
         await run.press("z")
         await run.wait_until(lambda: run.table("ranks").size == before)
+        await run.wait_until(lambda: "z: all panes" not in read_screen(run.app))
 
 
 @pytest.mark.long

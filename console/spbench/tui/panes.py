@@ -21,6 +21,7 @@ class Pane(Vertical):
     def __init__(self, title: str, *children: Widget, id: str) -> None:
         super().__init__(*children, id=id, classes="pane")
         self._title = ""
+        self._is_zoomed = False
         self._remark = ""
         self.set_title(title)
 
@@ -28,7 +29,16 @@ class Pane(Vertical):
         """Change the title."""
         if title != self._title:
             self._title = title
-            self.border_title = Content(title)  # not parsed as markup
+            self._draw_title()
+
+    def set_zoomed(self, zoomed: bool) -> None:
+        """Add the key that shows all panes again to the title, or remove it."""
+        self._is_zoomed = zoomed
+        self._draw_title()
+
+    def _draw_title(self) -> None:
+        key = "  z: all panes" if self._is_zoomed else ""
+        self.border_title = Content(f"{self._title}{key}")  # not parsed as markup
 
     def set_remark(self, remark: str) -> None:
         """Change the remark in the lower border."""
@@ -40,6 +50,13 @@ class Pane(Vertical):
         """Draw the border, or only its upper line with the title."""
         self.set_class(framed, "pane")
         self.set_class(not framed, "frameless")
+
+
+def mark_zoomed(before: Widget | None, after: Widget | None) -> None:
+    """Show in their titles that a pane fills the page, and another one no longer does."""
+    for widget in (before, after):
+        if isinstance(widget, Pane):
+            widget.set_zoomed(widget is after)
 
 
 def make_leave_filter_binding(page: str, rows: str) -> Binding:

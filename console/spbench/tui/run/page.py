@@ -7,12 +7,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.events import Resize
+from textual.widget import Widget
 from textual.widgets import Input
 
 from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed
 from spbench.tui.page import Page
-from spbench.tui.panes import Pane
+from spbench.tui.panes import Pane, mark_zoomed
 from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS, RUN_HELP
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
@@ -162,8 +163,9 @@ class RunPage(Page):
             self.query_one(RunBody).fit(event.size)
             self.call_after_refresh(self._presenter.update_all)
 
-    def watch_maximized(self) -> None:
+    def watch_maximized(self, before: Widget | None, after: Widget | None) -> None:
         """Update the heights of all panes when one fills the page, or no longer does."""
+        mark_zoomed(before, after)
         if self._presenter is not None:
             self.call_after_refresh(self._presenter.update_all)
 
