@@ -513,5 +513,5 @@ def _compute_median_reference(
     origin = central["measured_by"]
     if median_value != central["value"]:
         central_text = format_value(central["value"], unit, metric)
-        origin = f"{origin} ({central_text}, next to the median of {len(ordered)})"
+        origin = f"{origin} ({central_text}; the median of {len(ordered)} repeats is shown)"
     return {"value": median_value, "measured_by": origin}

@@ -86,11 +86,15 @@ class Straggler:
         name = typical.pop() if len(typical) == 1 else "the median rank"
         return f"{self.name} takes {factor} the time of {name}"
 
-    def describe_span(self) -> str:
-        """Return ``for 40 s``, with the start if it lagged for a minute or more."""
+    def describe_span(self, *, so_far: bool = False) -> str:
+        """Return ``for 40 s``, with the start after a minute or more.
+
+        Args:
+            so_far: Whether it still lags: ``for 40 s so far``.
+        """
         short = self.seconds < 1.0
         duration = format_time(1000 * self.seconds) if short else format_duration(self.seconds)
-        span = f"for {duration}"
+        span = f"for {duration} so far" if so_far else f"for {duration}"
         if self.seconds < SINCE_FROM or not 0 <= self.since < YEAR_10000:
             return span
         return f"{span} since {datetime.fromtimestamp(self.since, UTC):%H:%M:%S} UTC"

@@ -70,9 +70,9 @@ def describe_slowness(
     if straggler is not None and find_case_ratio(straggler, ratios) is not None:
         part_text = f"{describe_ratio(straggler.ratio, typical)} {straggler.describe_span()}"
         ratio_text = f"{part_text}, {format_factor(ratios[worst])} {WHOLE_CASE}"
-    message = (
-        f"{_name_rank(case, worst)} takes {ratio_text}{_describe_times(times, compared, worst)}"
-    )
+    so_far = "" if case.status.is_final else " so far"
+    times_text = _describe_times(times, compared, worst)
+    message = f"{_name_rank(case, worst)} takes {ratio_text}{so_far}{times_text}"
     if len(slow) > 1:
         message = f"{len(slow)} ranks are slow: {message}"
     waits = _describe_waits(case, comparison, times, slow)

@@ -117,7 +117,8 @@ def _describe(group: Sequence[Lag]) -> str:
     slow = worst.straggler
     cases = name_cases([lag.case.id for lag in group])
     if len(group) == 1:
-        message = f"{slow.describe_ratio([worst.case])} {cases} {slow.describe_span()}"
+        span = slow.describe_span(so_far=not worst.case.status.is_final)
+        message = f"{slow.describe_ratio([worst.case])} {cases} {span}"
         if worst.case_ratio is not None:
             message += f", {format_factor(worst.case_ratio)} {WHOLE_CASE}"
     else:

@@ -163,7 +163,7 @@ def test_reports_slow_host_instead_of_its_ranks():
 def test_reports_slow_ranks_of_any_timed_case(measures, doubt):
     run = RunningCases(measures=measures)
     run.report_times(5, 10, 10, 10, 20)
-    assert f" for 4.0 s{doubt}; check " in run.messages[0]
+    assert f" for 4.0 s so far{doubt}; check " in run.messages[0]
 
 
 WAITED = describe_metric("waited_ms", "ms", "none", part_of="time_ms", waits=True)

@@ -245,7 +245,7 @@ def test_median_of_two_references_has_the_origin_of_one():
     case = make.build_case_state([*make.make_started_run(case_description), *references])
     assert case.measured.median_references["time_ms"] == {
         "value": 2.5,
-        "measured_by": "two copies (1.00 ms, next to the median of 2)",
+        "measured_by": "two copies (1.00 ms; the median of 2 repeats is shown)",
     }
 
 

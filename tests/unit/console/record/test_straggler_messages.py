@@ -88,7 +88,7 @@ def times_with_waits(*waits, total=100.0):
 )
 def test_reports_ranks_that_wait_for_a_straggler(waits, clause):
     lags = find_lags(build_case(measures="job"), [build_straggler()], times_with_waits(*waits))
-    assert f" for 5.0 s{clause}; check " in describe_lags(lags)[0]
+    assert f" for 5.0 s so far{clause}; check " in describe_lags(lags)[0]
 
 
 def test_several_stragglers_have_no_waiting_ranks():
