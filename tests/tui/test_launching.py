@@ -145,8 +145,11 @@ def test_settings_are_named_by_key_and_form():
     assert message == "Run both sides with repeat: 4 (D in the cases of the Suites page)."
     message = name_keys("too short; take more iterations (`--set iterations=580`), or wait")
     assert message == "too short; take 580 iterations (F3 on the Suites page), or wait"
-    command = "check its host with: spbench doctor --hosts node03"
+    command = "compare them with: spbench compare a b --metric time_ms"
     assert name_keys(command) == command
+    advice = "check its host with: spbench doctor"
+    assert name_keys(f"{advice} --hosts node03") == "page 4 checks its host"
+    assert name_keys(advice) == "page 4 checks this machine"
     assert name_keys("Not judged: x. `--fail-on worse` accepts that.") == "Not judged: x."
 
 

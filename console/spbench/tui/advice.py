@@ -33,6 +33,8 @@ _TEXT_BY_OPTION = {
 """Texts for the options that a user of the TUI does not type."""
 _SETTING = re.compile(r"`?--set (\w+)=(\w+)`?")
 """A setting as an option, such as ``--set repeat=4``."""
+_DOCTOR = re.compile(r"check its host with: spbench doctor( --hosts \S+)?")
+"""The advice to examine a host."""
 _COMMAND = re.compile(r"(spbench [a-z][^;,`]*)")
 """A command to run in a shell, which keeps its options."""
 
@@ -41,10 +43,15 @@ def name_keys(message: str) -> str:
     """Return a message with the keys and dialogs of the TUI instead of options."""
     for advice, keys in KEYS_BY_ADVICE.items():
         message = message.replace(advice.value, keys)
+    message = _DOCTOR.sub(_name_hosts_page, message)
     parts = _COMMAND.split(message)
     # Every second part is a command.
     parts[::2] = [_replace_options(part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _name_hosts_page(doctor: re.Match[str]) -> str:
+    return "page 4 checks its host" if doctor[1] else "page 4 checks this machine"
 
 
 def _replace_options(text: str) -> str:
