@@ -19,6 +19,7 @@ from spbench.record.findings import collect_findings
 from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.planted_faults import FAULT_FOUND
 from spbench.record.runs.folder import RunFolder
+from spbench.tui.advice import name_keys
 from spbench.tui.dialogs import Confirm
 from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
 from spbench.tui.panes import Pane
@@ -213,7 +214,7 @@ def open_run(tmp_path):
     """Open the console at a size, on a run with these events."""
 
     @asynccontextmanager
-    async def open_tui(size, events, source=None, **options):
+    async def open_tui(size, events, source=None, focus="ranks", **options):
         app = make_console(tmp_path, page="run", **options)
         async with app.run_test(size=size, notifications=True) as pilot:
             folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
@@ -223,7 +224,9 @@ def open_run(tmp_path):
             await wait_until(
                 pilot, lambda: [line for line in app.screen.query(Headline) if line.display]
             )
-            yield WatchedRun(app, pilot, source)
+            run = WatchedRun(app, pilot, source)
+            await run.focus(focus)
+            yield run
 
     return open_tui
 
@@ -304,7 +307,8 @@ def read_findings(app):
 async def test_findings_appear_once_during_and_after_a_run(open_run):
     events = [*make_running_events(), *make_noisy_end()]
     cases = make.build_state(events).cases
-    [lag_message] = describe_lags(find_lags(cases["warp"], cases["warp"].execution.stragglers))
+    lags = find_lags(cases["warp"], cases["warp"].execution.stragglers)
+    [lag_message] = map(name_keys, describe_lags(lags))
     async with open_run(WIDE, events) as run:
         await run.wait_for_texts(
             "▲ slow rank 3 on node03 takes 3.00x the time", "≈ noisy the hypervisor of"
@@ -326,7 +330,7 @@ async def test_findings_appear_once_during_and_after_a_run(open_run):
         await run.wait_until(lambda: run.app.context.feed.ended)
         await run.wait_until(lambda: "• case x is flaky" in read_findings(run.app))
         final_text = read_findings(run.app)
-        assert all(final_text.count(finding) == 1 for finding in findings)
+        assert all(final_text.count(name_keys(finding)) == 1 for finding in findings)
         assert final_text.count("hypervisor") == final_text.count("rank 3") == 1
         assert "▲ slow rank 3 on node03 takes up to 3.00x the time" in final_text
 
@@ -1243,6 +1247,47 @@ async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
         await run.wait_for_texts("waiting 1/3", "1/3 repeats")
         assert "node09" not in read_screen(run.app)  # a rank of the next launch
         await run.wait_until(lambda: "no samples" not in read_screen(run.app))
+
+
+@pytest.mark.parametrize(("cases", "focused"), [(("a", "b"), "cases"), (("a",), "ranks")])
+async def test_cases_have_the_focus_unless_there_is_only_one(tmp_path, cases, focused):
+    app = make_console(tmp_path, page="run")
+    folder = RunFolder(tmp_path / "home" / "runs" / "made-up-run")
+    events = make.make_started_run(*(make.describe_case(case, 4) for case in cases), hosts=HOSTS)
+    async with app.run_test(size=WIDE) as pilot:
+        app.context.watch_run(folder, ScriptedSource(folder, events))
+        await wait_until(pilot, lambda: "node03" in read_screen(app))
+        assert app.screen.focused.id == focused
+
+
+async def test_samples_of_one_rank_only_are_named(open_run):
+    events = make_running_events()[:-4]
+    async with open_run(WIDE, events) as run:
+        run.source.send(*make_samples([[2.0] * 14]))
+        await run.wait_for_texts("only rank 0 sent times: 14 iterations; choose it in Ranks")
+
+
+async def test_headline_row_and_charts_have_the_same_phase(open_run):
+    started = make.make_started_run(describe_synthetic_case(), hosts=HOSTS)
+    async with open_run(WIDE, started) as run:
+        for done in (1, 2, 3):
+            progress = make.rank_event(
+                "progress", 0, case="warp", phase="check", done=done, total=4
+            )
+            run.source.send(progress)
+            await run.wait_for_texts(f"no samples so far: check {25 * done} %")
+            assert run.page.presenter.selection.cases.get("warp").done == 25 * done
+
+
+async def test_case_that_later_ones_pass_waits_for_its_own_launch(open_run):
+    cases = describe_synthetic_case("program"), describe_synthetic_case("warp")
+    started = make.make_started_run(*cases, hosts=HOSTS)
+    events = [
+        {**event, "case": "warp"} if event.get("event") == "case_start" else event
+        for event in started
+    ]
+    async with open_run(WIDE, events) as run:
+        await run.wait_for_texts("program waits for its own launch")
 
 
 async def test_all_panes_change_to_a_new_case_in_one_tick(open_run, monkeypatch):

@@ -76,6 +76,8 @@ class LiveRanks(RankSource):
     def row(self, rank: int) -> RankRow | None:
         # A table may still ask for ranks of the previous job.
         row = self._rows.row(rank) if rank in self._state.ranks else None
+        if row is not None and row.phase is RankPhase.ENDED:  # the word of a finished case
+            return replace(row, phase=RankPhase.DONE, activity=RankPhase.DONE.value)
         if row is not None and self._has_run_ended and not row.phase.is_over:
             return replace(row, phase=RankPhase.UNFINISHED, activity=RankPhase.UNFINISHED.value)
         return row

@@ -38,7 +38,7 @@ class RunPage(Page):
     """
 
     NAME = "run"
-    AUTO_FOCUS = ""  # the panes are hidden until there is a run; then the ranks get the focus
+    AUTO_FOCUS = ""  # the panes are hidden until there is a run; then the cases get the focus
     HELP = RUN_HELP
     MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
     FOOTER = FOOTER
@@ -55,6 +55,7 @@ class RunPage(Page):
         self._loader: RunLoader | None = None
         self._control = RunControl(self)
         self._bindings_state: object = None
+        self._has_chosen_focus = False
         super().__init__(context)
 
     @property
@@ -87,6 +88,7 @@ class RunPage(Page):
         if self.shown_feed is not feed:
             self._open(feed)
         self.presenter.tick()
+        self._choose_focus(len(feed.state.cases))
         if self._loader is not None:
             self._loader.update()
         if starting is not None:  # the panes still show the previous run
@@ -124,9 +126,17 @@ class RunPage(Page):
         body.close_filter()
         self.shown_feed = feed
         self._presenter = RunPresenter(body, RunSelection(feed, self.context.planned_suite))
-        self._presenter.ranks.focus()
+        self._presenter.cases.focus()
+        self._has_chosen_focus = False
         self.call_after_refresh(self._presenter.update_all)
         self._replace_loader(RunLoader(self, self._presenter))
+
+    def _choose_focus(self, num_cases: int) -> None:
+        """Focus the ranks of a run with a single case, once, unless the user has moved on."""
+        if num_cases and not self._has_chosen_focus:
+            self._has_chosen_focus = True
+            if num_cases == 1 and self.focused in (None, self.presenter.cases):
+                self.presenter.ranks.focus()
 
     def _close(self) -> None:
         """Hide the run that was watched before."""

@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from spbench.record.case_state import CaseState
 from spbench.record.messages.cases import describe_time_reference
+from spbench.record.messages.phases import describe_phase
 from spbench.tui.cells import name_readings
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
@@ -84,6 +85,7 @@ class RunPresenter:
         self._culprit_case: CaseState | None = None
         panes = (pane for pane in body.query(Pane) if isinstance(pane, ChartPane))
         charts = [partial(selection.update_chart, pane) for pane in panes]
+        self._charts: list[_Update] = [*charts]
         self._rank_parts: list[_Update] = [*charts, self._show_strip]
         self._parts = deque(
             [
@@ -146,10 +148,12 @@ class RunPresenter:
             self._ranks_due = 0.0
             parts += self._rank_parts
         running = selection.running_case
-        progress = None if running is None else (running.id, running.status)
+        status = None if running is None else (running.id, running.status)
+        progress = status, describe_phase(selection.feed.state, selection.feed.now)
         if progress != self._progress:
             self._progress = progress
-            parts.append(self._show_cases)
+            # The headline, the row of the case and empty charts name the same phase.
+            parts += [self._show_cases, *([] if self.paused else self._charts)]
         return parts
 
     def stay_active(self) -> None:

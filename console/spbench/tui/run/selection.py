@@ -190,8 +190,9 @@ class RunSelection:
             # When it becomes visible, the first frame must not show the other case.
             if pane.case is not None and pane.case is not self.case:
                 pane.clear(self.case, "no samples so far")
-        elif samples is None or metric is None:
-            reason = self.describe_missing_samples()
+        elif samples is None or metric is None or (reason := samples.describe_missing()):
+            if samples is None or metric is None:
+                reason = self.describe_missing_samples()
             if self._keeps_chart(pane):
                 pane.keep(reason)
             else:

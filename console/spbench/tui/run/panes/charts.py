@@ -28,6 +28,7 @@ from spbench.tui.panes import Pane
 from spbench.tui.widgets.histogram import MIN_SAMPLES_FOR_BARS, HistogramChart
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.timeline import TimelineChart
+from spbench_core.number_text import format_quantity
 
 MAX_CACHED = 8
 """Number of combinations of case, metric and rank that stay in the cache."""
@@ -52,6 +53,22 @@ class MetricSamples:
         self.case = case
         self.distribution = LiveSamples(case, metric, rank)
         self.timeline = MetricTimeline(case, metric, rank)
+        self._metric = metric
+        self._rank = rank
+
+    def describe_missing(self) -> str:
+        """Return which ranks have samples; empty unless those of others are missing."""
+        counts = {
+            rank: sum(map(len, repeats.values()))
+            for rank, repeats in self.case.measured.samples.get(self._metric, {}).items()
+        }
+        self.distribution.update()
+        if self.distribution or self._rank is not None or not any(counts.values()):
+            return ""
+        count = format_quantity(max(counts.values()), "iteration")
+        if len(counts) == 1:
+            return f"only rank {next(iter(counts))} sent times: {count}; choose it in Ranks"
+        return f"{len(counts)} ranks sent times: up to {count}; choose one in Ranks"
 
 
 class SamplesCache:

@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.engine.remaining_time import format_remaining
+from spbench.record.case_state import CaseState
 from spbench.record.messages.phases import describe_phase, describe_start
 from spbench.record.number_formatting import format_whole_seconds
 from spbench.record.planted_faults import FaultOutcome
@@ -218,6 +219,7 @@ def _build_second(feed: Feed, paused: bool, note: str, host_count: int) -> list[
         HeadlinePart("HELD" if paused else "", "bold reverse"),
         HeadlinePart(_describe_replay(feed), "$text-accent"),
         HeadlinePart(phase, "$text-primary"),
+        HeadlinePart("" if feed.ended else _describe_passed_over(feed.state), MUTED),
         HeadlinePart(note),
         *_describe_job(feed.state, host_count),
     ]
@@ -243,6 +245,22 @@ def _describe_phase(feed: Feed) -> str:
     # A run that starts sends few events, so that `feed.now` would show too short a time.
     is_live = isinstance(feed.source, LiveSource) and feed.remote_host is None
     return describe_start(feed.state, event_fields.now() if is_live else feed.now)
+
+
+def _describe_passed_over(state: RunState) -> str:
+    """Describe cases that wait while later ones run, such as those of programs."""
+    cases = list(state.cases.values())
+    last = max((index for index, case in enumerate(cases) if _has_begun(case)), default=0)
+    waiting = [case.id for case in cases[:last] if not _has_begun(case)]
+    if not waiting:
+        return ""
+    if len(waiting) == 1:
+        return f"{waiting[0]} waits for its own launch"
+    return f"{len(waiting)} cases wait for their own launches"
+
+
+def _has_begun(case: CaseState) -> bool:
+    return case.status != CaseStatus.WAITING or case.num_ended_repeats > 0
 
 
 def _describe_job(state: RunState, host_count: int) -> Iterator[HeadlinePart]:
