@@ -654,6 +654,22 @@ async def test_panes_keep_their_places_during_a_run(open_run, size):
             assert await list_regions() == regions
 
 
+@pytest.mark.parametrize("times", [[2.0, 2.0, 2.0], [2.0, 2.0, 90.0]])
+async def test_parts_name_the_median_if_long_iterations_decide_the_mean(open_run, times):
+    case = make.describe_case("a", 4, metrics=[make.TIME, PARTS])
+    waits = [
+        make.rank_event("samples", rank, case="a", metric="wait_ms", values=[1.0] * 3)
+        for rank in range(4)
+    ]
+    events = [*make.make_started_run(case, hosts=HOSTS), *make_samples([times] * 4, "a"), *waits]
+    async with open_run(WIDE, [*events, *make_case_end("a", "passed", None)]) as run:
+        await run.wait_for_texts("Parts of an iteration of a, mean")
+        is_named = (
+            "median 2.00 ms: a few long iterations" in run.page.query_one("#parts-pane")._remark
+        )
+        assert is_named is (max(times) > 2.0)
+
+
 @pytest.mark.parametrize("size", [(160, 48), WIDE])
 async def test_chart_of_an_earlier_case_is_dimmed_and_named(open_run, size):
     async with open_run(size, make_running_events()) as run:

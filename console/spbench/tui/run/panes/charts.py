@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from spbench.record.case_state import CaseState
@@ -19,6 +19,7 @@ from spbench.record.coordinates import (
     shorten_coordinates,
 )
 from spbench.record.metric_names import format_metric_name
+from spbench.record.number_formatting import format_value
 from spbench.record.shares import Shares, compute_all_shares, compute_shares, list_ranks_with_shares
 from spbench.record.timeline import LiveSamples, MetricTimeline
 from spbench.report.scale import Scale, fit_sample_scale
@@ -36,6 +37,8 @@ MIN_BINS = 8
 MAX_BINS = 60
 MAX_RANK_BARS = 24
 """Most ranks with a bar in the details of a case."""
+MIN_OUTLIER_RATIO = 1.5
+"""The ratio of mean to median from which a few long iterations decide the mean."""
 _PERCENTILES = {"p95": 0.95, "p99": 0.99}
 _QUANTILES = {"smallest": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, **_PERCENTILES}
 _FOLDS = {
@@ -287,10 +290,22 @@ def build_case_bars(case: CaseState) -> list[StackedBars]:
 
 @dataclass(frozen=True, slots=True)
 class BarGroup:
-    """The bars of a metric: those of all ranks together, and of single ranks."""
+    """The bars of a metric: those of all ranks together, and of single ranks.
+
+    Attributes:
+        median: The median of the metric, in its unit; None if it is unknown.
+    """
 
     total: Shares
     bars: Sequence[Bar]
+    median: float | None = None
+
+    def describe_outliers(self) -> str:
+        """Return that a few long iterations decide the shares, if they do."""
+        if self.median is None or self.total.mean < MIN_OUTLIER_RATIO * self.median:
+            return ""
+        median_text = format_value(self.median, self.total.unit)
+        return f"median {median_text}: a few long iterations decide mean and parts"
 
     def make_chart(self) -> StackedBars:
         """Return a chart of the bars."""
@@ -312,7 +327,9 @@ def compute_case_bars(case: CaseState) -> list[BarGroup]:
     for total in compute_all_shares(case):
         shares_of_ranks = [compute_shares(case, total.metric, rank) for rank in shown_ranks]
         labelled_shares = zip(labels, shares_of_ranks, strict=True)
-        groups.append(_group_bars(total, [("all ranks", total), *labelled_shares]))
+        summary = case.summary(total.metric)
+        group = _group_bars(total, [("all ranks", total), *labelled_shares])
+        groups.append(replace(group, median=summary.p50 if summary is not None else None))
     return groups
 
 

@@ -31,7 +31,7 @@ MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
 HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank, whole case"
 PREVIOUS_TITLE = "Previous run"
-NO_PARTS = "this case has no measured parts of an iteration"
+NO_PARTS = "no parts of an iteration are measured so far, or by this benchmark"
 PREVIOUS_COLUMNS = (
     Column("case", "case", 14, flexible=True),
     Column("then", "then", 9, "right"),
@@ -232,11 +232,13 @@ class PartsPane(Pane):
         self._chart.display = group is not None
         if group is None:
             self.set_title("Parts of an iteration")
+            self.set_remark("")
             return
         group.update(self._chart)
         self._chart.refresh(layout=True)
         mean = format_value(group.total.mean, group.total.unit)
         self.set_title(f"Parts of an iteration of {case}, mean {mean}")
+        self.set_remark(group.describe_outliers())
 
 
 class PreviousRows:
