@@ -11,11 +11,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from spbench.record.runs.history import read_summary
+from spbench.record.runs.playback import find_demo_run
 from spbench.tui.dialogs import Confirm
 from spbench.tui.pages import PAGES
+from spbench.tui.results import runs_pane
 from spbench.tui.tab_bar import Tab, TabBar
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 from support.tui.recorded_pages import (
@@ -35,6 +39,13 @@ SNAPSHOT_PARAMS = [
     for theme in (THEMES if page != "plan" else (fast_theme,))
 ]
 """The Plan page, built from the parts of other pages, appears once at each size."""
+
+
+@pytest.fixture(autouse=True)
+def day_after_the_demo(monkeypatch):
+    """Show the Results page on the day after its runs, which then have dates."""
+    started = read_summary(find_demo_run()).started
+    monkeypatch.setattr(runs_pane, "time", SimpleNamespace(time=lambda: started + 86400.0))
 
 
 def name_snapshot(page, size, theme):

@@ -72,6 +72,11 @@ def format_moment(seconds: float | None, now: float) -> str:
     return _format_time(seconds, "%m-%d %H:%M" if _is_recent(seconds, now) else "%Y-%m-%d")
 
 
+def format_day(seconds: float, now: float) -> str:
+    """Return ``11-21`` (UTC), or the date with its year if it is long ago."""
+    return _format_time(seconds, "%m-%d" if _is_recent(seconds, now) else "%Y-%m-%d")
+
+
 def format_exact_moment(seconds: float | None, now: float) -> str:
     """Return ``11-21 14:36:05`` (UTC), with the year if it is long ago."""
     if seconds is None:

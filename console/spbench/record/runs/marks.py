@@ -22,6 +22,11 @@ class RunMark(StrEnum):
         """The sign with one word, for narrow columns."""
         return self.replace("other ", "").removesuffix(" job")
 
+    @property
+    def sign(self) -> str:
+        """The sign only, for the narrowest columns."""
+        return "□" if self is RunMark.BATCH else self[0]
+
 
 RunMarks = Mapping[str, Sequence[RunMark]]
 """The marks of runs by their ids; runs without marks are left out."""
@@ -76,14 +81,17 @@ class MarksFormat(Enum):
     FULL = "full"
     SHORT = "short"
     FIRST = "first"
+    SIGNS = "signs"
 
 
 def format_marks(marks: Sequence[RunMark], form: MarksFormat = MarksFormat.FULL) -> str:
     """Return ``! fault, ≠ other machine``, or a shorter form; empty without marks.
 
-    The short form has one word for each mark. The shortest has the first mark, and ``+`` for
-    others.
+    The short form has one word for each mark, the next one the first mark and ``+`` for others, and
+    the shortest one sign for each.
     """
+    if form is MarksFormat.SIGNS:
+        return "".join(mark.sign for mark in marks)
     if form is MarksFormat.FULL:
         return ", ".join(marks)
     if form is MarksFormat.SHORT:

@@ -16,7 +16,7 @@ from spbench.report.times import format_day_and_time
 
 def build_fact_table(facts: Iterable[Fact]) -> Table:
     """Return facts as a table that wraps texts at words."""
-    table = Table.grid(padding=(0, 1, 0, 0))
+    table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
     for fact in facts:
@@ -37,8 +37,9 @@ def list_previous_run(
     return facts
 
 
-def format_exact_times(run: RunSummary) -> str:
-    """Return the id, the exact times and the note of a run."""
-    duration = "" if run.duration_s is None else f", {run.duration_s:.3f} s"
-    lines = [run.id, format_day_and_time(run.started) + duration, str(run.note)]
+def format_exact_times(run: RunSummary, marks: Sequence[str] = ()) -> str:
+    """Return the id, the exact times, the marks and the note of a run."""
+    duration = "" if run.duration_s is None else f"{run.duration_s:.3f} s"
+    times = ", ".join(filter(None, (format_day_and_time(run.started), duration, *marks)))
+    lines = [run.id, times, str(run.note)]
     return "\n".join(filter(None, lines))

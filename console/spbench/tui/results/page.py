@@ -138,7 +138,7 @@ both, a metric over runs, a metric over a swept parameter."""
         if other_may_be_deleted or self._loader.needs(self._find_shown_run()):
             self._reload()
         table = self._pane.table
-        await self._case_counter.count(self._pane.shown, table.visible_keys, table.update_rows)
+        await self._case_counter.count(self._pane.shown, table.visible_keys, self._pane.update_rows)
 
     def _compare_requested_run(self) -> None:
         """Compare the run that the Run page wants to compare."""
@@ -184,7 +184,7 @@ both, a metric over runs, a metric over a swept parameter."""
         await self._loader.load(None if run is None else self._build_request(run))
         if run is not None:
             self._pane.show_details(self._views.cases.run)
-            self._pane.table.update_rows()
+            self._pane.update_rows()
 
     def _find_shown_run(self) -> RunSummary | None:
         """Return the run of the view: the second marked one, or the one under the cursor."""

@@ -9,14 +9,18 @@ from typing import Any
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary, format_passed
 from spbench.record.runs.marks import MarksFormat, RunMark, RunMarks, format_marks
-from spbench.tui.cells import format_exact_moment, format_moment, make_status_cell
+from spbench.tui.cells import format_day, format_exact_moment, format_moment, make_status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench.tui.widgets.text import cut_middle
 from spbench_core.events.statuses import RunStatus
 
 MARKS = Column("marks", "marks", 5)
+SIGNS = Column("marks", "", 1)
+"""The column of marks if they are signs only."""
+_BASELINE_SIGN = "◆"
 COLUMNS = (
     Column("mark", "", 1),
-    Column("started", "started UTC", 11),
+    Column("started", "started", 7),
     Column("suite", "suite", 5, flexible=True),
     Column("status", "status", 9),
     MARKS,
@@ -41,6 +45,7 @@ class RunRows:
     Attributes:
         has_marks: Whether a run has a mark, so that there is a column for them.
         compared: The ids of the runs chosen for a comparison: none, run a, or runs a and b.
+        suite_width: The most cells of a suite, which is cut in the middle; None for all.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class RunRows:
         self.has_marks = False
         self.marks_format = MarksFormat.FULL
         self.compared: tuple[str, ...] = ()
+        self.suite_width: int | None = None
 
     def show(
         self,
@@ -69,7 +75,9 @@ class RunRows:
         """Set the runs, the current time, and the marks and baselines by run."""
         self._runs = {run.id: run for run in runs}
         self._now = now
-        self._names = name_starts({run.id: run.started for run in runs}, now)
+        names = name_starts({run.id: run.started for run in runs}, now)
+        today = f"{format_day(now, now)} "
+        self._names = {run_id: name.removeprefix(today) for run_id, name in names.items()}
         self._marks = marks or {}
         self._baselines = baselines or {}
         self.has_marks = any(run.id in self._marks or run.id in self._baselines for run in runs)
@@ -77,6 +85,13 @@ class RunRows:
     def get_marks(self, run_id: str) -> Sequence[RunMark]:
         """Return the marks of a run."""
         return self._marks.get(run_id, ())
+
+    def measure_signs(self) -> int:
+        """Return the cells of the marks of a run as signs, at most."""
+        widths = (
+            len(self.get_marks(run.id)) + (run.id in self._baselines) for run in self._runs.values()
+        )
+        return max(widths, default=0)
 
     def keys(self) -> Sequence[Hashable]:
         """Return the ids of the runs."""
@@ -94,6 +109,7 @@ class RunRows:
             self._marks.get(run.id),
             self._baselines.get(run.id),
             self.marks_format,
+            self.suite_width,
         )
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
@@ -102,7 +118,7 @@ class RunRows:
         return (
             TableCell(self._get_side(run), "accent"),
             self._names[run.id],
-            run.suite,
+            run.suite if self.suite_width is None else cut_middle(run.suite, self.suite_width),
             make_status_cell(run.status, self._describe_status(run)),
             *self._make_marks_cells(run),
             format_passed(self._count_passed(run.id)),
@@ -132,9 +148,12 @@ class RunRows:
             return []
         marks = format_marks(self.get_marks(run.id), self.marks_format)
         names = self._baselines.get(run.id)
-        is_full = self.marks_format is MarksFormat.FULL
-        baseline = "" if names is None else f"baseline {names if is_full else ''}".rstrip()
-        text = ", ".join(filter(None, (marks, baseline)))
+        if self.marks_format is MarksFormat.SIGNS:
+            text = marks if names is None else marks + _BASELINE_SIGN
+        else:
+            is_full = self.marks_format is MarksFormat.FULL
+            baseline = "" if names is None else f"baseline {names if is_full else ''}".rstrip()
+            text = ", ".join(filter(None, (marks, baseline)))
         marks_differ = any(mark is not RunMark.BATCH for mark in self.get_marks(run.id))
         style = "slow" if marks_differ else "accent"
         return [TableCell(text, style if text else "")]  # an empty cell is not underlined

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -28,19 +28,23 @@ from spbench.tui.results.fact_table import (
 )
 from spbench.tui.results.fitted_columns import fit_columns
 from spbench.tui.results.library import RunLibrary
-from spbench.tui.results.run_rows import COLUMNS, MARKS, RunRows
+from spbench.tui.results.run_rows import COLUMNS, MARKS, SIGNS, RunRows
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, lay_out
 from spbench_core.number_text import format_quantity
 
-MIN_WIDTH = 48
+MIN_WIDTH = 50
 """The least width of the pane next to the results."""
-MIN_VIEWS_WIDTH = 90
+MIN_VIEWS_WIDTH = 88
 """The width that the results keep if the runs need more than the least width."""
 MAX_WIDTH = 200
 FRAME_WIDTH = 4
 """The columns of the border and padding."""
+_MIN_SUITE_WIDTH = 8
+"""Cells of a suite that stay if it is cut, so that the passed cases are visible."""
+_SPARE_COLUMNS = ("duration", "host")
+"""The columns for which no suite is cut."""
 _MAX_TABLE_SHARE = 0.5
 """Largest share of a tall pane for the runs above the details."""
 
@@ -62,7 +66,8 @@ The recorded runs, the newest first; … is one that is still running. A cursor 
 moves to each newer one.
 marks: ! fault: made with a planted fault. ≠ other machine, ≠ other versions: the hosts, or the MPI
 library or torch, differ from those of the newest run of the suite. batch job: of `spbench collect`.
-baseline: one was made of it.
+baseline: one was made of it. A narrow table has the signs only: ! ≠, □ batch job, ◆ baseline.
+Times are in UTC; those of today have no date.
 A run is shown if its id, suite, status, host, marks or note have all words of the filter.
 suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine,
 mark:versions and mark:batch select exactly these, and since:2026-11-01 runs from that day on. Space
@@ -70,7 +75,7 @@ marks a run as a, to compare it with the one under the cursor. With a second mar
 marked runs: a is the older one, b the newer one. Below are facts on the run under the cursor."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
-    RunsPane { width: 38%; min-width: 48; height: 1fr; }
+    RunsPane { width: 38%; min-width: 50; height: 1fr; }
     RunsPane #message { display: none; height: auto; color: $text-muted; }
     RunsPane #message.visible { display: block; }
     RunsPane #message.wrong { color: $text-error; }
@@ -89,6 +94,7 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         self._loaded: RecordedRun | None = None
         self._width: int | None = None
         self._awaited: list[Repetition] = []
+        self._versions: list[Hashable] = []
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
         self.baselines: Mapping[str, str] = {}
@@ -116,6 +122,14 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
             chosen = {*self.marked[-1:], run_id}
             newest_first = [run.id for run in self._all if run.id in chosen]
             self._rows.compared = tuple(reversed(newest_first))
+        self.table.update_rows()
+
+    def update_rows(self) -> None:
+        """Show statuses and numbers of cases that are known now."""
+        versions = [self._rows.version(run.id) for run in self.shown]
+        if versions != self._versions:
+            self._versions = versions
+            self._fit_columns()
         self.table.update_rows()
 
     def await_runs(self, repetitions: Sequence[Repetition]) -> None:
@@ -190,12 +204,17 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
             run = RecordedRun(summary, {})
             if loaded is not None and loaded.summary.id == summary.id:
                 run = replace(loaded, summary=summary)  # the list has the newest note
-            facts = list_run_facts(run, self._rows.get_marks(summary.id))
-            is_tall = self.screen.has_class("-tall")
-            content = format_exact_times(summary)
-            if is_tall:
+            marks = self._rows.get_marks(summary.id)
+            facts = list_run_facts(run, marks)
+            baseline = self.baselines.get(summary.id)
+            if self.screen.has_class("-tall"):
                 previous = list_previous_run(self._all, summary, self._library.describe_status)
+                if baseline is not None:
+                    previous.append(Fact("baseline", baseline))
                 content = build_fact_table([Fact("run", summary.id), *facts, *previous])
+            else:
+                names = [] if baseline is None else [f"baseline {baseline}"]
+                content = format_exact_times(summary, [*marks, *names])
         self.query_one("#details", Static).update(content)
 
     def on_resize(self) -> None:
@@ -206,23 +225,36 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         self.call_after_refresh(self.show_details, self._loaded)
 
     def _fit_columns(self) -> None:
-        """Show the columns that fit, with shorter marks if a suite would be cut."""
+        """Show the columns that fit, with shorter marks and suites if some would not."""
         width = self.table.size.width - SCROLL_BAR
         if width <= 0:
             return
         rows = self._rows
         columns = [column for column in COLUMNS if column is not MARKS or rows.has_marks]
         rows.marks_format = MarksFormat.FULL
+        rows.suite_width = None
         self._fit_width(columns)
         for marks_format in MarksFormat:
             rows.marks_format = marks_format
+            if marks_format is MarksFormat.SIGNS:
+                signs = replace(SIGNS, width=rows.measure_signs())
+                columns = [signs if column is MARKS else column for column in columns]
+                self._cut_suites(columns, width)
             fitted = fit_columns(columns, rows, width)
-            if not any(column.flexible for column in fitted):
-                break  # no suite is cut
-        else:
-            fitted = [column for column in fitted if not column.drop_priority]
+            is_cut = any(column.flexible for column in fitted)
+            if not is_cut and not lay_out(fitted, width).left_out:
+                break
         self.table.set_rows(rows, fitted)
         self._fit_height()
+
+    def _cut_suites(self, columns: Sequence[Column], width: int) -> None:
+        """Cut the suites if the table lacks cells for the numbers of passed cases."""
+        needed = [column for column in columns if column.key not in _SPARE_COLUMNS]
+        layout = lay_out(fit_columns(needed, self._rows, MAX_WIDTH), 0, show_all=True)
+        missing_cells = layout.width + 1 - width  # one for the mark of columns that are left out
+        suite_width = next(placed.width for placed in layout.placed if placed.column.key == "suite")
+        if missing_cells > 0:
+            self._rows.suite_width = max(_MIN_SUITE_WIDTH, suite_width - missing_cells)
 
     def _fit_width(self, columns: Sequence[Column]) -> None:
         """Be as wide as the table next to the results, as far as these keep enough."""

@@ -239,23 +239,27 @@ def _place(
 ) -> Layout:
     """Return the layout of some columns; flexible ones take the width that they need.
 
-    The gaps share the rest, except after a mark, a column without a title, which belongs to the
-    column after it. A column of text at the right end takes all of the rest.
+    Each gap has two cells if there are enough. The gaps share the rest, except after a mark, a
+    column without a title, which belongs to the column after it. A column of text at the right end
+    takes all of the rest.
     """
     spare_width = max(0, _get_room(columns, indices, width) - _sum_widths(widths, indices))
     flexible = [index for index in indices if columns[index].flexible]
     placed_widths = {index: widths[index] for index in indices}
     for index in flexible:
-        spare_limit = _MAX_FLEXIBLE_SPARE if index == flexible[-1] else 0
-        if index == indices[-1]:
-            spare_limit = spare_width
-        added_width = min(spare_width, max(0, needed_widths[index] + spare_limit - widths[index]))
+        added_width = min(spare_width, max(0, needed_widths[index] - widths[index]))
         placed_widths[index] += added_width
         spare_width -= added_width
     wide_gaps = {index for index in indices[:-1] if columns[index].title}
-    added_gap = 0
+    added_gap = 1 if spare_width >= len(wide_gaps) else 0
+    spare_width -= added_gap * len(wide_gaps)
+    if flexible:
+        spare_limit = spare_width if flexible[-1] == indices[-1] else _MAX_FLEXIBLE_SPARE
+        added_width = min(spare_width, spare_limit)
+        placed_widths[flexible[-1]] += added_width
+        spare_width -= added_width
     if flexible and wide_gaps:
-        added_gap = min(_MAX_ADDED_GAP, spare_width // len(wide_gaps))
+        added_gap += min(_MAX_ADDED_GAP - added_gap, spare_width // len(wide_gaps))
     placed = []
     x = MARGIN
     right_end = MARGIN
