@@ -200,6 +200,11 @@ and N or Escape does not run it."""
             question, "With faults", "Cancel", third, leave_faults_out, enter_is_yes=True
         )
 
+    def make_buttons(self) -> list[Button]:
+        """Return the buttons of the answers, that of Enter first."""
+        third, with_faults, cancel = super().make_buttons()
+        return [with_faults, third, cancel]
+
 
 class AskLine(Modal[Answer | None]):
     """A dialog for one line of text that returns its value, or None after Escape.
