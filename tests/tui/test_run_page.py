@@ -1423,7 +1423,7 @@ async def test_cancelled_cases_share_one_finding(open_run):
         make.run_end("cancelled", 130),
     ]
     async with open_run(WIDE, events) as run:
-        await run.wait_for_texts(f"- {reason}: warp and next", "F Run failed", "0/2 passed")
+        await run.wait_for_texts(f"- {reason}: warp and next", "F Run rest", "0/2 passed")
         await run.wait_for_texts("F runs again what was cancelled")
         assert "replay" not in read_screen(run.app)
 
@@ -1923,8 +1923,9 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
             "run.json", {"id": "made-up-run", "request": request}
         )
         await run.press("F")
-        await run.wait_for_texts("It has planted", "slow=9 (case warp)")
-        await run.press("y")
+        await run.wait_for_texts("1 failed case: warp?", "planted faults: slow=9 (case warp)")
+        assert [button.id for button in run.app.screen.query(Button)] == ["yes", "third", "no"]
+        await run.press("enter")
         await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from spbench.tui.widgets.keys import KeyBar
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
+    from spbench_core.events.statuses import CaseStatus
 
 _MOUNT_POLL_INTERVAL = 0.01
 """Time between two checks whether all widgets are mounted, in seconds."""
@@ -224,9 +225,13 @@ class Page(Screen[None]):
             return False
         return True
 
-    async def rerun_failed_cases(self, folder: RunFolder) -> None:
-        """Start a run of the failed cases of another run, after a question."""
-        question = f"Run again what failed in {folder.id}?"
+    async def rerun_failed_cases(
+        self, folder: RunFolder, statuses: Mapping[str, CaseStatus]
+    ) -> None:
+        """Start a run of the failed and cancelled cases of a run, after a question."""
+        from spbench.record.messages.enumeration import describe_unpassed
+
+        question = f"Run again from {folder.id}: {describe_unpassed(statuses)}?"
         with_faults = await self._ask_again(folder, question, "Run")
         if with_faults is not None:
             self.context.start_failed_cases(folder, with_faults=with_faults)

@@ -222,7 +222,7 @@ USER_TASKS = (
             (("f5",), "✗ failed wrong"),
             (("x",), "Cancel the run"),
             (("y",), "- cancelled 0/2"),
-            (("F",), "Run again what failed"),
+            (("F",), "Run again from"),
             (("y",), "✗ failed 0/1"),
         ),
         lambda folder: add_suite(folder, TWO_CASES, "two"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from spbench_core.events.statuses import CaseStatus
 
 MAX_NAMED = 3
 """The largest number of names that are all listed.
@@ -31,6 +33,16 @@ def name_cases(ids: Sequence[str]) -> str:
     if len(ids) == 1:
         return f"in {ids[0]}"
     return f"in {len(ids)} cases: {enumerate_names(ids)}"
+
+
+def describe_unpassed(statuses: Mapping[str, CaseStatus]) -> str:
+    """Return the cases to run again: ``1 failed and 1 cancelled cases: a and b``."""
+    failed = [id_ for id_, status in statuses.items() if status.is_bad]
+    cancelled = [id_ for id_, status in statuses.items() if status is CaseStatus.CANCELLED]
+    counts = {"failed": len(failed), "cancelled": len(cancelled)}
+    count_text = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
+    ids = [*failed, *cancelled]
+    return f"{count_text} {'case' if len(ids) == 1 else 'cases'}: {enumerate_names(ids)}"
 
 
 def format_case_count(ids: Sequence[str], total: int) -> str:

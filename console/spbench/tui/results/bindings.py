@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from textual.binding import BindingType
 
+from spbench.record.runs.history import RunSummary
 from spbench.tui.widgets.keys import make_binding
-from spbench_core.events.statuses import RunStatus
+from spbench_core.events.statuses import CaseStatus, RunStatus
 
-MODIFYING_ACTIONS = frozenset({"export", "note", "pin", "delete", "prune", "failed", "repeat"})
-"""Actions that a read-only console lacks."""
-HOME_ACTIONS = frozenset({"note", "pin", "delete", "failed", "repeat"})
+HOME_ACTIONS = frozenset({"note", "pin", "delete", "failed", "rest", "repeat"})
 """Actions that need a run of the home, which the demo run is not."""
+MODIFYING_ACTIONS = HOME_ACTIONS | {"export", "prune"}
+"""Actions that a read-only console lacks."""
 DEMO_STAYS = "the demo run comes with spbench: it does not change, and cannot be started again"
-FAILURE_ACTIONS = frozenset({"failed"})
-"""Actions that need a run that has failed."""
+FAILURE_ACTIONS = frozenset({"failed", "rest"})
+"""Actions that run failed cases again, or only cancelled ones."""
 FOOTER = (
     *(
         "results.compare",
         "results.repeat",
         "results.failed",
+        "results.rest",
         "results.attach",
         "results.view",
         "results.mark",
@@ -68,13 +70,17 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.last-case", "N", "case(-1)", "Previous case", "Show the case before"),
     make_binding("results.replay", "p", "replay", "Replay", "Play the recorded run again"),
     make_binding("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
+    make_binding("results.rest", "F", "rest", "Run rest", "Run what was cancelled in the run"),
     make_binding("results.attach", "W", "attach", "Watch", "Watch a run that is still running"),
     make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
 ]
 
 
-def is_allowed(action: str, status: RunStatus) -> bool:
-    """Return whether a run with a status allows an action."""
+def is_allowed(action: str, run: RunSummary) -> bool:
+    """Return whether a run allows an action."""
     if action in FAILURE_ACTIONS:
-        return status not in (RunStatus.RUNNING, RunStatus.PASSED)
-    return action != "replay" or status != RunStatus.RUNNING
+        counts = run.counts or {}
+        has_failed = not counts or any(status.is_bad and status in counts for status in CaseStatus)
+        is_offered = has_failed != (action == "rest")
+        return is_offered and run.status not in (RunStatus.RUNNING, RunStatus.PASSED)
+    return action != "replay" or run.status != RunStatus.RUNNING

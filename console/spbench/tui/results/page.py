@@ -23,6 +23,7 @@ from spbench.tui.page import Page
 from spbench.tui.results.baseline_dialogs import BaselineDialogs
 from spbench.tui.results.bindings import (
     DEMO_STAYS,
+    FAILURE_ACTIONS,
     FOOTER,
     HOME_ACTIONS,
     MODIFYING_ACTIONS,
@@ -101,7 +102,7 @@ both, a metric over runs, a metric over a swept parameter."""
         self._loader = ViewLoader(self._views, self._library)
         self._baseline: str | None = None
         self._baselines = BaselineDialogs(self, self._library)
-        self._starts = RunStarts(self, self._views)
+        self._starts = RunStarts(self, self._views, self._library)
         self._changes = RunChanges(self, context.options.home, self._poll_now)
 
     def compose_body(self) -> ComposeResult:
@@ -209,6 +210,14 @@ both, a metric over runs, a metric over a swept parameter."""
         """Show the view."""
         self._show(event.view)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Bind F to the failed cases of the run, or else to the cancelled ones."""
+        if action in FAILURE_ACTIONS and self.is_mounted and self.offers("rest"):
+            return action == "rest" and super().check_action(action, parameters)
+        if action == "rest":
+            return False
+        return super().check_action(action, parameters)
+
     def offers(self, action: str) -> bool:
         """Return whether the run under the cursor and the view allow an action."""
         run = self._pane.selected_run()
@@ -224,7 +233,7 @@ both, a metric over runs, a metric over a swept parameter."""
             return self._view is View.COMPARE
         if action == "repeat":
             return run.status != RunStatus.RUNNING
-        return is_allowed(action, run.status)
+        return is_allowed(action, run)
 
     def describe_location(self) -> tuple[str, ...]:
         """Return the run under the cursor, and the case if the cases are shown."""
@@ -310,6 +319,10 @@ both, a metric over runs, a metric over a swept parameter."""
     def action_failed(self) -> None:
         """Start a run of the failed cases of the run under the cursor."""
         self._change(self._starts.rerun_failed)
+
+    def action_rest(self) -> None:
+        """Start a run of the cancelled cases of the run under the cursor."""
+        self.action_failed()
 
     def action_replay(self) -> None:
         """Replay the run in real time."""

@@ -9,6 +9,7 @@ from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary, read_summary
 from spbench.tui.page import Page
 from spbench.tui.results.compared_sides import Repetition
+from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
@@ -25,10 +26,12 @@ class RunStarts:
     Args:
         page: The page with the runs.
         views: The views of the run under the cursor.
+        library: The recorded runs.
     """
 
-    def __init__(self, page: Page, views: ViewsPane) -> None:
+    def __init__(self, page: Page, views: ViewsPane, library: RunLibrary) -> None:
         self._page = page
+        self._library = library
         self._views = views
 
     async def repeat(self, run: RunSummary, view: View) -> None:
@@ -75,7 +78,13 @@ class RunStarts:
         elif run.status == RunStatus.PASSED:
             self._page.app.notify("no case of this run has failed")
         else:
-            await self._page.rerun_failed_cases(run.folder)
+            with self._page.show_errors(run.id):
+                recorded = await asyncio.to_thread(self._library.load, run.folder)
+                statuses = {case.id: case.status for case in recorded.cases.values()}
+                if any(status.is_worth_another_run for status in statuses.values()):
+                    await self._page.rerun_failed_cases(run.folder, statuses)
+                else:
+                    self._page.app.notify("no case of this run has failed")
 
     def watch(self, selected: RunSummary | None, runs: Sequence[RunSummary]) -> None:
         """Watch the run under the cursor if it is running, or else the newest running run."""

@@ -24,17 +24,18 @@ With more than 8 ranks, a strip above them has a piece for each, green to red by
 REPLAY_ACTIONS = frozenset({"play", "speed"})
 """Actions that need a replay."""
 RUN_ACTIONS = REPLAY_ACTIONS | {
-    *("pause", "filter", "panel", "cancel", "failed", "compare", "follow", "slowest"),
+    *("pause", "filter", "panel", "cancel", "failed", "rest", "compare", "follow", "slowest"),
     *("metric", "logs", "next_problem", "copy", "back"),
 }
 """Actions that need a run."""
-FAILURE_ACTIONS = frozenset({"failed"})
-"""Actions that need a failed case."""
+FAILURE_ACTIONS = frozenset({"failed", "rest"})
+"""Actions that run failed cases again, or only cancelled ones."""
 FOOTER = (
     *(
         "run.cancel",
         "run.watch",
         "run.failed",
+        "run.rest",
         "run.compare",
         "run.again",
         "run.back",
@@ -72,6 +73,7 @@ RUN_BINDINGS: list[BindingType] = [
     make_binding("run.compare", "c", "compare", "Compare", "Compare the run on the Results page"),
     make_binding("run.watch", "enter", "watch", "Watch", "Watch the run that is running"),
     make_binding("run.failed", "F", "failed", "Run failed", "Run again what failed in this run"),
+    make_binding("run.rest", "F", "rest", "Run rest", "Run what was cancelled in this run"),
     make_binding("run.follow", "f", "follow", "Follow", "Show the running case, from now on"),
     make_binding("run.slowest", "o", "slowest(True)", "Slowest", "Slowest ranks first"),
     make_binding("run.by-rank", "o", "slowest(False)", "By rank", "Ranks by number again"),

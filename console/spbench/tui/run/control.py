@@ -63,4 +63,5 @@ class RunControl:
         elif not any(case.status.is_worth_another_run for case in feed.state.cases.values()):
             self._page.notify("no case of this run has failed")
         else:
-            self._page.start_action(self._page.rerun_failed_cases, feed.folder)
+            statuses = {case.id: case.status for case in feed.state.cases.values()}
+            self._page.start_action(self._page.rerun_failed_cases, feed.folder, statuses)

@@ -6,6 +6,7 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.run.bindings import FAILURE_ACTIONS, REPLAY_ACTIONS, RUN_ACTIONS
 from spbench.tui.run.selection import RunSelection
+from spbench_core.events.statuses import CaseStatus
 
 
 def is_possible(
@@ -35,6 +36,8 @@ def is_possible(
         return selection.replay is not None and parameters == (not selection.replay.playing,)
     if action in REPLAY_ACTIONS:
         return selection.replay is not None
+    if action in FAILURE_ACTIONS:
+        return _has_failed(selection.feed) != (action == "rest")
     return action != "again" or can_rerun or context.start_failure is not None
 
 
@@ -57,6 +60,12 @@ def can_rerun_failed(feed: Feed) -> bool:
     run = feed.state.run
     has_ended = feed.ended or (run is not None and run.status is not None)
     return has_ended and not isinstance(feed.source, ReplaySource)
+
+
+def _has_failed(feed: Feed) -> bool:
+    """Return whether a case failed, or no case was cancelled."""
+    statuses = {case.status for case in feed.state.cases.values()}
+    return CaseStatus.CANCELLED not in statuses or any(status.is_bad for status in statuses)
 
 
 def has_effect(action: str, selection: RunSelection | None, context: ConsoleContext) -> bool:
@@ -85,9 +94,9 @@ def has_effect(action: str, selection: RunSelection | None, context: ConsoleCont
     if action == "next_problem":
         return selection.has_problem()
     if action in FAILURE_ACTIONS:
-        cases = feed.state.cases.values()
-        has_failed = any(case.status.is_worth_another_run for case in cases)
-        return has_failed and can_rerun_failed(feed)
+        has_rest = any(case.status.is_worth_another_run for case in feed.state.cases.values())
+        is_offered = has_rest and _has_failed(feed) != (action == "rest")
+        return is_offered and can_rerun_failed(feed)
     return True
 
 

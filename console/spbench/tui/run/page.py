@@ -40,7 +40,7 @@ class RunPage(Page):
     NAME = "run"
     AUTO_FOCUS = ""  # the panes are hidden until there is a run; then the cases get the focus
     HELP = RUN_HELP
-    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed"})
+    MODIFYING_ACTIONS = frozenset({"cancel", "again", "failed", "rest"})
     FOOTER = FOOTER
     has_use = staticmethod(has_use)
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
@@ -289,6 +289,10 @@ class RunPage(Page):
     def action_failed(self) -> None:
         """Start a run of the failed cases of this one."""
         self._control.rerun_failed(self._selection.feed)
+
+    def action_rest(self) -> None:
+        """Start a run of the cancelled cases of this one."""
+        self.action_failed()
 
     def action_follow(self) -> None:
         """Show the running case from now on."""
