@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from spbench_core.events.statuses import CaseStatus, RunStatus
+from spbench_core.number_text import format_quantity
 
 FAULT = "planted fault"
 FAULT_FOUND = "fault found, as planted"
@@ -20,6 +21,11 @@ class FaultOutcome(StrEnum):
 
     FOUND = "fault found"
     MISSED = "fault missed"
+
+
+def format_result_count(count: int, result: str) -> str:
+    """Return ``2 passed``, or ``2 faults found`` for the outcome of a planted fault."""
+    return format_quantity(count, result, result.replace("fault ", "faults "))
 
 
 def add_found_fault(failure: str, fault: str | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.planted_faults import FaultOutcome
+from spbench.record.planted_faults import FaultOutcome, format_result_count
 from spbench_core.events.rank_events import RankFacts
 from spbench_core.events.statuses import CaseStatus, JobStatus, RankPhase, RunStatus
 
@@ -145,7 +145,7 @@ class CaseCounts:
     def describe(self, ended: bool) -> str:
         """Return the progress of a run, or the result of one that has ended.
 
-        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``3/4 passed, 1 fault found``.
+        ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``2/4 passed, 2 faults found``.
         """
         if not ended and self.repeats > self.total:
             return f"{self.ended_repeats}/{self.repeats} repeats"
@@ -156,8 +156,8 @@ class CaseCounts:
             CaseStatus.CANCELLED: self.cancelled,
             "did not run": self.idle,
         }
-        others = [f", {count} {text}" for text, count in counts.items() if count]
-        return f"{self.passed}/{self.total} passed{''.join(others)}"
+        others = [format_result_count(count, text) for text, count in counts.items() if count]
+        return ", ".join([f"{self.passed}/{self.total} passed", *others])
 
 
 def count_cases(cases: Iterable[CaseState]) -> CaseCounts:

@@ -22,6 +22,7 @@ from spbench.record.messages.phases import describe_phase
 from spbench.record.messages.stragglers import describe_lags
 from spbench.record.noise import read_other_work, remove_other_work
 from spbench.record.number_formatting import fold_numbers, format_duration, replace_line_controls
+from spbench.record.planted_faults import format_result_count
 from spbench.record.rank_rows import RankRows
 from spbench.record.run_parts import RankState
 from spbench.record.state import RunState
@@ -283,7 +284,7 @@ def count_statuses(state: RunState) -> str:
     """Return ``11 passed, 1 failed, 1 expectation not judged``."""
     cases = state.cases.values()
     counts = count_results(cases)
-    parts = [f"{count} {result}" for result, count in counts.items()]
+    parts = [format_result_count(count, result) for result, count in counts.items()]
     flaky = sum(case.execution.shown_status == CaseStatus.FLAKY for case in cases)
     parts += [f"{flaky} of them only on retry"] if flaky else []
     unjudged = sum(1 for case in cases for _ in describe_not_judged(case))

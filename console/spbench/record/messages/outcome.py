@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from spbench.record.case_state import CaseState
 from spbench.record.noise import describe_case_noise
 from spbench.record.number_formatting import format_duration
-from spbench.record.planted_faults import FaultOutcome
+from spbench.record.planted_faults import FaultOutcome, format_result_count
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
@@ -30,7 +30,7 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
     counts = count_results(all_cases)
     noisy_counts = Counter(_get_result(case) for case in all_cases if describe_case_noise(case))
     parts = [
-        f"{count} {result}{_note_noisy(noisy_counts[result], count)}"
+        f"{format_result_count(count, result)}{_note_noisy(noisy_counts[result], count)}"
         for result, count in counts.items()
     ]
     summary = f"{format_quantity(len(all_cases), 'case')}: {', '.join(parts)}"

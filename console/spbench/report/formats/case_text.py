@@ -9,6 +9,7 @@ from typing import NamedTuple
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
 from spbench.record.metric_names import format_metric_name
 from spbench.record.number_formatting import NOISY, format_value, replace_line_controls
+from spbench.record.planted_faults import format_result_count
 from spbench.report.comparison.model import HEADLINE
 from spbench.report.model import CasePart, MetricPart
 from spbench.report.recorded import RecordedRun
@@ -56,14 +57,14 @@ def explain_status(case: CasePart) -> str:
 def format_tally(run: RecordedRun) -> str:
     """Return the numbers of cases by status, and of unjudged expectations."""
     counts = Counter(case.status_text for case in run.cases.values())
-    count_texts = [f"{count} {status}" for status, count in counts.most_common()] or ["no cases"]
+    count_texts = [format_result_count(count, status) for status, count in counts.most_common()]
     unjudged = sum(
         expectation.status == CheckOutcome.SKIPPED
         for case in run.cases.values()
         for expectation in case.expectations
     )
     count_texts += [f"{format_quantity(unjudged, 'expectation')} not judged"] if unjudged else []
-    return ", ".join(count_texts)
+    return ", ".join(count_texts) or "no cases"
 
 
 def list_unexplained_errors(run: RecordedRun) -> Sequence[str]:

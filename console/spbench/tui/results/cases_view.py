@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
 from spbench.record.number_formatting import format_duration
-from spbench.record.planted_faults import FaultOutcome
+from spbench.record.planted_faults import FaultOutcome, format_result_count
 from spbench.record.runs.marks import RunMarks
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -329,4 +329,5 @@ def format_case_counts(run: RecordedRun) -> str:
     passed = sum(c.status == CaseStatus.PASSED for c in run.cases.values())
     num_found = sum(case.status_text == FaultOutcome.FOUND for case in run.cases.values())
     counts = f"{format_quantity(count, 'case')}, {passed} passed"
-    return f"{counts}, {num_found} {FaultOutcome.FOUND}" if num_found else counts
+    found = format_result_count(num_found, FaultOutcome.FOUND)
+    return f"{counts}, {found}" if num_found else counts
