@@ -42,11 +42,11 @@ async def test_headings_separate_panes_without_borders(recorded_folder, size, is
     async with app.run_test(size=size) as pilot:
         await wait_for_page(pilot, "run")
         # The cursor moves to the worst problem when the run has ended.
-        await wait_until(pilot, lambda: re.search("▸ ! fault found +stencil", read_screen(app)))
+        await wait_until(pilot, lambda: re.search("▸ ! fault found +damaged", read_screen(app)))
         # The row of the cursor is drawn after its sign.
         await wait_until(
             pilot,
-            lambda: find_style(app, "9.74 ms").bgcolor != find_style(app, "exchange[").bgcolor,
+            lambda: find_style(app, "28.6 us").bgcolor != find_style(app, "exchange[").bgcolor,
         )
         heading = find_style(app, "efficiency")
         cursor_free = find_style(app, "exchange[")

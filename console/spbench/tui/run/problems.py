@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from spbench.record.case_state import CaseState
 from spbench.record.findings import has_unplanted_straggler, names_slow_part
-from spbench.record.planted_faults import FaultOutcome, find_fault_outcome
+from spbench.record.planted_faults import FaultOutcome, find_fault_outcome, names_found_rank
 from spbench.record.state import RunState
 from spbench.record.stragglers import Straggler
 from spbench.tui.run.rank_source import find_failed_ranks
@@ -60,9 +60,9 @@ def list_link_problems(state: RunState) -> list[LocatedProblem]:
 
 
 def find_severity(case: CaseState) -> int:
-    """Return the sort key of a bad case, the worst first."""
+    """Return the sort key of a bad case, the worst first: wrong values before slow ranks."""
     if find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND:
-        return 2
+        return 3 if names_found_rank(case.execution.reason) else 2
     return 0 if case.status.is_broken else 1
 
 
