@@ -137,7 +137,7 @@ class CompareRows:
         if row.row.metric == HEADLINE and row.pair.id in self._reasons:
             factor = _describe_factor(row)
             if len(set(self._reasons.values())) == 1:
-                return f"{title}{factor and f': {factor}'}"  # the note below has the reason
+                return f"{title}: {factor or 'not judged'}"  # the note below has the reason
             return f"{title}: {factor and f'{factor}: '}{self._reasons[row.pair.id]}"
         parts = [title]
         if row.interval:
