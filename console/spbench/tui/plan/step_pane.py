@@ -133,7 +133,7 @@ def _draw_blocks(spans: Sequence[StepSpan | None]) -> list[tuple[str, str]]:
         if span is None:
             blocks.append((_IDLE * width, "$foreground-muted"))
             continue
-        shade = "75%" if (span.micro_batch or 0) % 2 else "100%"
+        shade = "85%" if (span.micro_batch or 0) % 2 else "100%"
         style = f"$background on {_TONE_BY_KIND[span.kind]} {shade}"
         blocks.append((_label(span, width), style))
     return blocks
