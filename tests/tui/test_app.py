@@ -172,7 +172,7 @@ async def test_start_can_be_cancelled_before_the_run_has_a_folder(tmp_path, monk
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "Palette" in read_screen(app))
         app.context.start_run(("a.yaml",))
-        await wait_until(pilot, lambda: "x cancels it" in read_screen(app))
+        await wait_until(pilot, lambda: "x cancels" in read_screen(app))
         await wait_until(pilot, lambda: "Cancel" in read_screen(app).splitlines()[-1])
         app.simulate_key("x")
         await wait_until(pilot, lambda: has_notification(app, "the start was cancelled"))
@@ -190,7 +190,7 @@ async def test_cancelled_start_shows_the_run_before_it_again(tmp_path, monkeypat
         app.context.watch_run(folder)
         await wait_until(pilot, lambda: "1/1 passed" in read_screen(app))
         app.context.start_run(("a.yaml",))
-        await wait_until(pilot, lambda: "x cancels it" in read_screen(app))
+        await wait_until(pilot, lambda: "x cancels" in read_screen(app))
         await wait_until(pilot, lambda: "Cancel" in read_screen(app).splitlines()[-1])
         app.simulate_key("x")
         await wait_until(pilot, lambda: "1/1 passed" in read_screen(app))

@@ -762,7 +762,7 @@ async def test_far_out_sample_is_counted_instead_of_drawn():
         assert (
             read_caption(timeline) == "last 900 ms, worst 900 ms, 1 iteration beyond the axis (▲)"
         )
-        assert render_lines(timeline)[-2].split() == ["1", "iteration", "41"]
+        assert render_lines(timeline)[-2].split() == ["ms", "1", "iteration", "41"]
 
 
 async def test_value_of_many_iterations_has_their_numbers():

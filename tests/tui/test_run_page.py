@@ -2010,7 +2010,7 @@ async def test_runs_again_with_or_without_the_faults(open_run, key, args):
         await run.press("f5")
         await run.wait_for_texts("Without faults (w)", "With faults (y)", "Cancel (n)")
         await run.wait_until(lambda: run.app.focused is not None and run.app.focused.id == "yes")
-        assert [button.id for button in run.app.screen.query(Button)] == ["third", "yes", "no"]
+        assert [button.id for button in run.app.screen.query(Button)] == ["yes", "third", "no"]
         await run.press(key)
         expected = [] if args is None else [("a.yaml", *args)]
         await run.wait_until(lambda: not run.app.screen.is_modal)
