@@ -1963,8 +1963,8 @@ async def test_status_of_a_run_that_only_found_its_faults(open_run, reasons, sta
         headline = run.page.query_one(Headline)
         await run.wait_until(lambda: status in str(headline.content))
         num_found = sum(FAULT_FOUND in (reason or "") for reason in reasons)
-        found = "1 fault found" if num_found == 1 else f"{num_found} faults found"
-        assert f"{reasons.count(None)}/2 passed, {found}" in str(headline.content)
+        fault_count = "1 fault" if num_found == 1 else f"{num_found} faults"
+        assert f"{reasons.count(None)}/2 passed, {fault_count} found" in str(headline.content)
 
 
 async def test_failure_is_shown_before_a_fault_that_was_found(open_run):

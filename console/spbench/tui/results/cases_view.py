@@ -329,5 +329,5 @@ def format_case_counts(run: RecordedRun) -> str:
     passed = sum(c.status == CaseStatus.PASSED for c in run.cases.values())
     num_found = sum(case.status_text == FaultOutcome.FOUND for case in run.cases.values())
     counts = f"{format_quantity(count, 'case')}, {passed} passed"
-    found = format_result_count(num_found, FaultOutcome.FOUND)
-    return f"{counts}, {found}" if num_found else counts
+    faults = f", {format_result_count(num_found, FaultOutcome.FOUND)}" if num_found else ""
+    return f"{counts}{faults}"

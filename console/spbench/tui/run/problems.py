@@ -60,7 +60,7 @@ def list_link_problems(state: RunState) -> list[LocatedProblem]:
 
 
 def find_severity(case: CaseState) -> int:
-    """Return the sort key of a bad case, the worst first: wrong values before slow ranks."""
+    """Return the sort key of a bad case: wrong values come before slow ranks."""
     if find_fault_outcome(case.execution.reason) is FaultOutcome.FOUND:
         return 3 if names_found_rank(case.execution.reason) else 2
     return 0 if case.status.is_broken else 1
