@@ -95,7 +95,7 @@ def test_all_errors_are_reported_with_positions(tmp_path):
     [
         ("", "{path}:1:1: error: the site begins with 'schema: spbench.site/1'"),
         ("batch: {}\n", "{path}:1:1: error: the site lacks the key 'schema'"),
-        ("a: [", "{path}:2:1: error: invalid YAML"),
+        ("a: [", "{path}:1:4: error: invalid YAML: the bracket [ is not closed"),
     ],
 )
 def test_error_for_another_file_shows_the_first_line(tmp_path, text, message):

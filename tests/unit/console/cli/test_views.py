@@ -218,7 +218,7 @@ TWO_CASES = make_started_run(describe_case("a", 4), describe_case("b", 4), hosts
 def test_straggler_is_printed_once_after_5_s():
     assert print_notes([*TWO_CASES, *build_lagging(4)]) == []
     expected = [
-        "  note: rank 3 on node02 takes 2.00x the time of the median rank in a for 5.0 s; "
+        "  note: rank 3 on node02 takes 2.00x the time of the median rank in a for 5.0 s so far; "
         "check its host with: spbench doctor --hosts node02"
     ]
     assert print_notes([*TWO_CASES, *build_lagging(6)]) == expected
