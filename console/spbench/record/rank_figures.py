@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import RankComparison, RankTime, compute_active_times
+from spbench.record.comparison import (
+    RankComparison,
+    RankRatios,
+    RankTime,
+    compute_active_times,
+)
 from spbench.record.coordinates import shorten_coordinates
 from spbench.stats.sorted_samples import SortedRepeats
 from spbench_core.events.statuses import CheckOutcome
@@ -92,6 +97,16 @@ class RankFigures:
         if self.p50 is None:
             return None
         return RankTime(self.p50, self.active.median() if self.active else None)
+
+    def find_compared_time(self, compared: RankRatios) -> float | None:
+        """Return its median in ms without waits for slower ranks; None if not measured.
+
+        The time of the exchange itself, the shortest wait of any rank, is part of it. A rank that
+        is compared with no other rank has its active time.
+        """
+        if not self.active:
+            return None
+        return compared.compared.get(self.rank, self.active.median())
 
     def percentile(self, fraction: float) -> float | None:
         """Return a percentile of the times in ms; None without times."""

@@ -34,7 +34,7 @@ class RankRow:
         p99: The 99th percentile of its times in ms.
         skew: Its active time over that of the typical rank with the same work.
         recent: At most `MAX_RECENT` of its newest times in ms.
-        active: The median of its times without waits for other ranks in ms; None if not measured.
+        active: Its median without waits for slower ranks in ms; None if waits are not measured.
         gb_s: Its last value of the case's first metric in GB/s.
         check: The combined result of its checks; None before the first.
     """
@@ -129,7 +129,8 @@ class RankRows:
         cached = self._rows.get(rank)
         if cached is None or cached[0] != version:
             figures = self._figures[rank]
-            row = _make_row(self._state.ranks[rank], figures, self._get_skew(figures))
+            compared = self._ratios if figures.case is self._case else RankRatios()
+            row = _make_row(self._state.ranks[rank], figures, compared)
             cached = self._rows[rank] = (version, row)
         return cached[1]
 
@@ -269,9 +270,6 @@ class RankRows:
             self._stale = True
         self._rank_versions[rank_number] = next(self._versions)
 
-    def _get_skew(self, figures: RankFigures) -> float | None:
-        return self._ratios.ratios.get(figures.rank) if figures.case is self._case else None
-
 
 def _describe_activity(rank: RankState) -> str:
     """Return the activity with its progress; a rank that was lost makes no progress."""
@@ -280,7 +278,7 @@ def _describe_activity(rank: RankState) -> str:
     return rank.shown_phase
 
 
-def _make_row(rank: RankState, figures: RankFigures, skew: float | None) -> RankRow:
+def _make_row(rank: RankState, figures: RankFigures, compared: RankRatios) -> RankRow:
     return RankRow(
         rank=rank.rank,
         host=rank.host,
@@ -292,9 +290,9 @@ def _make_row(rank: RankState, figures: RankFigures, skew: float | None) -> Rank
         p50=figures.p50,
         p95=figures.percentile(0.95),
         p99=figures.percentile(0.99),
-        skew=skew,
+        skew=compared.ratios.get(rank.rank),
         gb_s=figures.gb_s(rank.repeat),
         check=figures.check(),
         recent=figures.recent(),
-        active=figures.active.median() if figures.active else None,
+        active=figures.find_compared_time(compared),
     )

@@ -33,7 +33,7 @@ INTERVAL = 0.2
 """The least seconds between two frames: this process may share cores with the ranks."""
 MAX_ROWS = 16
 _OWN_LEGEND = (
-    "own: the median without waits for other ranks; skew: own and the shortest wait of ranks with "
+    "own: the median without waits for slower ranks; skew: own over that of the typical rank with "
     "the same work"
 )
 _PHASE_STYLES = {RankPhase.ERROR: "bold red"}

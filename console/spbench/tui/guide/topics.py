@@ -91,7 +91,7 @@ In a shell, `spbench compare` and `spbench gate check` do the same, with an exit
         "find a slow rank or host",
         """\
 On the Run page, o puts the slowest rank first. The column "no waits" is the time of a rank without
-waits for others: the slow rank has the largest. Enter shows the parts of its time.
+waits for slower ones: the slow rank has the largest. Enter shows the parts of its time.
 
 Findings name a slow rank or host and its factor, on the Run page and on the Results page. The Hosts
 page shows the load of hosts and other causes.""",

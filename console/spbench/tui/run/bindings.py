@@ -17,8 +17,8 @@ checks: those that passed of those made, each on each rank.
 ~ disturbed: ranks shared cores or other work had them (≈).
 iters: iterations that a rank has done. last, recent: its newest times. bandwidth: its own.
 The bars in "recent" have one scale for all ranks; the frame has its ends, if it is wide enough.
-no waits: the median without waits for other ranks. skew: that and the shortest wait of the ranks
-with the same work, over the same of the typical one.
+no waits: the median without waits for slower ranks: the rank's work, and the shortest wait of any
+rank. skew: that over the same of the typical rank with the same work.
 With more than 8 ranks, a strip above them has a piece for each, green to red by its skew."""
 """The help on the page, for F1."""
 REPLAY_ACTIONS = frozenset({"play", "speed"})

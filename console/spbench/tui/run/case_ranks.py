@@ -174,7 +174,7 @@ class RecordedRanks(RankSource):
             gb_s=figures.gb_s(self._case.repeats - 1),
             check=figures.check(),
             recent=figures.recent(),
-            active=figures.active.median() if figures.active else None,
+            active=figures.find_compared_time(self._compared),
         )
 
     def _find_last_time(self, rank: int) -> float | None:

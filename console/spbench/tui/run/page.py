@@ -327,7 +327,9 @@ class RunPage(Page):
             self.presenter.update_all()
         if problem.rank is None:
             self.presenter.cases.focus()
-            self.notify(f"no single rank failed in {problem.case}; Enter shows why", timeout=3)
+            case = self._selection.case
+            reason = case.execution.reason if case is not None else None
+            self.notify(f"{problem.case}: {reason or 'no rank failed'}", timeout=5, markup=False)
         else:
             self.presenter.ranks.focus()
         self._choose_rank(problem.rank)

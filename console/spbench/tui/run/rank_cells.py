@@ -99,7 +99,7 @@ def build_rank_columns(
 
     Args:
         coordinates: The names of the coordinates.
-        with_active_time: Whether times without waits for other ranks are measured.
+        with_active_time: Whether times without waits for slower ranks are measured.
         with_rate: Whether the case has a metric in GB/s.
     """
     *others, last = [_HOST, *map(_make_coordinate_column, coordinates)]
@@ -135,7 +135,7 @@ def build_rank_cells(
     Args:
         row: The row.
         coordinates: The names of the coordinates.
-        with_active_time: Whether times without waits for other ranks are measured.
+        with_active_time: Whether times without waits for slower ranks are measured.
         with_rate: Whether the case has a metric in GB/s.
         is_slow: Whether the rank is slow by the rules of `slowness`.
         recent_scale: The scale of the newest times of all ranks.

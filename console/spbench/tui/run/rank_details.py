@@ -145,7 +145,7 @@ def _list_time_lines(case: CaseState, rank: int) -> Iterator[Line]:
         active = format_time(figures.time.active)
         waits = format_time(figures.time.waits)
         total = format_time(figures.time.total)
-        yield "", f"median {total} = {active} without waits + {waits} waits for other ranks"
+        yield "", f"median {total} = {active} of work + {waits} of waits for other ranks"
     yield from _list_comparison_lines(case, rank, comparison)
 
 

@@ -28,7 +28,7 @@ UPDATE_SECONDS = 0.004
 """Longest time of one update, in seconds."""
 UPDATES_AFTER_SORT = 10
 """Number of updates that keep the cached rows up to date after their last use."""
-_NO_WAITS_NOTE = "no waits: median without waits for other ranks"
+_NO_WAITS_NOTE = "no waits: median without waits for slower ranks"
 
 
 class _CachedCells(NamedTuple):
