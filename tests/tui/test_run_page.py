@@ -773,7 +773,7 @@ async def test_paused_ranks_can_be_sorted_by_active_time(open_run):
     async with open_run(WIDE, events) as run:
         table = run.table("ranks")
         await run.wait_until(lambda: "active" in [column.key for column in table.columns])
-        await run.wait_until(lambda: "4.00 ms" in run.row(1))
+        await run.wait_until(lambda: "6.00 ms" in run.row(0))
         table.sort_by("active")
         await run.wait_until(lambda: run.ranks == [0, 2, 3, 1])
         await run.press("space")
