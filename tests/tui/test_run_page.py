@@ -1240,6 +1240,29 @@ async def test_each_job_shows_its_own_ranks(open_run):
         await run.wait_for_texts("node03")
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_rank_that_is_lost_before_the_first_case_is_among_the_ranks(open_run, size):
+    reason = "rank 1 on node01, 1.5 s after the launch, was killed by signal 9"
+    lost = make.console_event("rank_lost", job=1, rank=1, host="node01", reason=reason)
+    events = [
+        make.run_start(describe_synthetic_case()),
+        make.job_start("warp", np=4),
+        *(make.rank_event("hello", rank, host=host) for rank, host in enumerate(HOSTS)),
+        lost,
+        make.job_end(),
+        make.case_judged("warp", "error", reason),
+        make.run_end("error", 4),
+    ]
+    async with open_run(size, events) as run:
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_until(lambda: "lost" in run.row(1))
+        assert "unfinished" in run.row(0)
+        await run.press("n")
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 1)
+        await run.press("enter")
+        await run.wait_for_texts("lost", "after the launch", "local rank unknown")
+
+
 async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
     events = [
         make.run_start(describe_synthetic_case(repeat=3)),

@@ -24,6 +24,9 @@ _PHASE_BY_STATUS = {
     RankStatus.LOST: RankPhase.LOST,
 }
 
+# The property `is_broken` would take a millisecond for thousands of ranks.
+_BROKEN = frozenset(phase for phase in RankPhase if phase.is_broken)
+
 
 class LiveRanks(RankSource):
     """The ranks of the running job in the case that started last."""
@@ -90,6 +93,12 @@ class LiveRanks(RankSource):
 
     def slow_ranks(self) -> Collection[int]:
         return self._slow_ranks
+
+    def failed_ranks(self) -> set[int]:
+        """Return the failed ranks of the case, or those lost before the first case."""
+        if self.case is not None:
+            return super().failed_ranks()
+        return {rank for rank, state in self._state.ranks.items() if state.phase in _BROKEN}
 
     def describe_slowness(self) -> str:
         comparison = self._rows.comparison

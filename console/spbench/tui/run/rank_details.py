@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spbench.record.case_parts import CheckResult
+from spbench.record.case_parts import CaseRank, CheckResult
 from spbench.record.case_state import CaseState
 from spbench.record.comparison import RankComparison, name_typical_rank
 from spbench.record.messages.slowness import find_culprit
@@ -28,7 +28,7 @@ from spbench.tui.run.panes.charts import build_rank_bars
 from spbench.tui.run.panes.gpu_panel import describe_gpu
 from spbench.tui.run.selection import RunSelection
 from spbench_core.events.rank_events import RankFacts
-from spbench_core.events.statuses import CheckOutcome, RankStatus
+from spbench_core.events.statuses import CheckOutcome, RankPhase, RankStatus
 from spbench_core.number_text import format_quantity
 
 
@@ -55,7 +55,7 @@ def describe_process(facts: RankFacts) -> str:
 def build_rank_details(selection: RunSelection, rank: int) -> RankDetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
-    live = selection.feed.state.ranks.get(rank) if case is selection.feed.rows.case else None
+    live = selection.feed.state.ranks.get(rank) if selection.shows_live_ranks else None
     bars = build_rank_bars(case, rank) if case else []
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
@@ -71,7 +71,7 @@ def _list_rank_lines(
     if recorded is not None and recorded.error is not None:
         message = recorded.error.get("message", "no message")
         yield "error", f"{format_status(RankStatus.ERROR)}: {message}"
-    elif case is not None and recorded is not None and recorded.status == RankStatus.LOST:
+    elif case is not None and _is_lost(recorded, live):
         yield "lost", case.execution.reason or "the rank has ended without an error message"
     if case is not None:
         yield from _list_time_lines(case, rank)
@@ -100,9 +100,17 @@ def _list_rank_lines(
                 yield f"  {name}", text
 
 
+def _is_lost(recorded: CaseRank | None, live: RankState | None) -> bool:
+    """Whether a rank was lost in its case, or before the first case of its launch."""
+    if recorded is not None:
+        return recorded.status is RankStatus.LOST
+    return live is not None and live.phase is RankPhase.LOST
+
+
 def _list_location_lines(facts: RankFacts, device: str | None) -> Iterator[Line]:
     """Yield host, device, cores and network of a rank."""
-    yield "host", f"{facts.host}, local rank {facts.local_rank}"
+    local_rank = "unknown" if facts.local_rank is None else facts.local_rank
+    yield "host", f"{facts.host}, local rank {local_rank}"
     yield "device", device or "unknown"
     yield "cores", fold_numbers(facts.cpus) or "unknown"
     yield "NUMA nodes", fold_numbers(facts.nodes) or "unknown"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 
@@ -103,11 +103,24 @@ class RunSelection:
         self.follows_running = False
 
     @property
+    def shows_live_ranks(self) -> bool:
+        """Whether the shown ranks are those of the running launch, or of the last one."""
+        case = self.case
+        if case is None or case is self.feed.rows.case:
+            return True
+        is_next = case is self.running_case and not case.measured.ranks
+        return is_next or self._was_not_begun(case)
+
+    def _was_not_begun(self, case: CaseState) -> bool:
+        """Whether the last launch was for a case, but ended before a rank began it."""
+        has_begun = bool(case.measured.ranks) or self.feed.rows.case is not None
+        return not has_begun and case.execution.job == max(self.feed.state.jobs, default=0)
+
+    @property
     def ranks(self) -> RankSource:
         """The live or recorded ranks of the case that is shown."""
         case = self.case
-        has_not_begun = case is self.running_case and case is not None and not case.measured.ranks
-        if case is None or case is self.feed.rows.case or has_not_begun:
+        if self.shows_live_ranks or case is None:
             return self._live
         # Each launch of a case adds times to it.
         version = (case.status, len(case.measured.ended), len(case.measured.jobs))
@@ -292,13 +305,20 @@ class RunSelection:
             map(names_slow_part, state.findings)
         )
 
+    def _list_problem_ranks(self, case: CaseState) -> Sequence[int | None]:
+        """Return the failed and slow ranks of a case, also those lost before it began."""
+        ranks = list_problem_ranks(case)
+        if ranks == [None] and self._was_not_begun(case):
+            return sorted(self._live.failed_ranks()) or ranks
+        return ranks
+
     def find_next_problem(self) -> LocatedProblem | None:
         """Return the next problem of any case, after the last one the first again."""
         positions = {case_id: index for index, case_id in enumerate(self.feed.state.cases)}
         problems = [
             LocatedProblem(case.id, rank)
             for case in self.feed.state.cases.values()
-            for rank in list_problem_ranks(case)
+            for rank in self._list_problem_ranks(case)
         ]
         case_ids = {problem.case for problem in problems}
         link_problems = list_link_problems(self.feed.state)
