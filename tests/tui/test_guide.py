@@ -211,18 +211,50 @@ async def test_new_messages_replace_old_ones(tmp_path):
         assert len(app.message_log) == 8
 
 
-async def test_message_is_shown_once_while_a_dialog_is_open(tmp_path):
+async def test_dialog_hides_the_messages_of_before(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.notify("copied", timeout=60)
+        await wait_until(pilot, lambda: "copied" in read_screen(app))
+        await pilot.press("f9")
+        await wait_until(pilot, lambda: app.screen.is_modal)
+        assert not app._notifications
+        await wait_until(pilot, lambda: "copied" in read_screen(app))  # in the list of messages
+        assert not app.screen.query("Toast")
+
+
+async def test_messages_in_a_dialog_are_at_the_bottom_for_a_short_time(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
-        app.notify("copied", timeout=60)
-        await wait_until(pilot, lambda: read_screen(app).count("copied") == 1)
         await pilot.press("f1")
-        await wait_until(pilot, lambda: app.screen.is_modal and app.screen.query("Toast"))
-        await wait_until(pilot, lambda: not app.screen_stack[-2].query("Toast"))
-        await wait_until(pilot, lambda: read_screen(app).count("copied") == 1)
-        await pilot.press("escape")
-        await wait_until(pilot, lambda: not app.screen.is_modal and app.screen.query("Toast"))
+        await wait_until(pilot, lambda: app.screen.is_modal)
+        app.notify("copied", timeout=60)
+        await wait_until(pilot, lambda: app.screen.query("Toast"))
+        assert [toast.timeout for toast in app._notifications] == [3]
+        [toast] = app.screen.query("Toast")
+        await wait_until(pilot, lambda: toast.region.bottom == 39)
+        assert not app.screen_stack[-2].query("Toast")
+
+
+async def test_key_hides_messages_that_were_shown_for_a_second_except_errors(tmp_path):
+    app = make_console(tmp_path, page="run")
+
+    def read_toasts():
+        return [toast.message for toast in app._notifications]
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.notify("no file", severity="error", timeout=60)
+        app.notify("no slots", severity="warning", timeout=60)
+        await wait_until(pilot, lambda: len(app._notifications) == 2)
+        for toast in app._notifications:
+            toast.raised_at -= 1
+        app.notify("saved", timeout=60)
+        await wait_until(pilot, lambda: "saved" in read_toasts())
+        await pilot.press("down")
+        assert read_toasts() == ["no file", "saved"]
 
 
 def test_words_match_starts_or_longer_parts():

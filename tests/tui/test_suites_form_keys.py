@@ -6,6 +6,7 @@ from textual.widgets._toast import Toast
 
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm
+from spbench.tui.guide import message_log
 from spbench.tui.guide.help_screen import HelpScreen
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.metric_rows import ExpectRow
@@ -127,7 +128,8 @@ async def test_edits_and_removes_the_case_at_the_cursor(suite):
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_messages_do_not_cover_buttons(suite, size):
+async def test_messages_do_not_cover_buttons(suite, size, monkeypatch):
+    monkeypatch.setattr(message_log, "MAX_DIALOG_SECONDS", 60.0)
     app = open_suite(suite)
     async with app.run_test(size=size, notifications=True) as pilot:
         form = await open_first_case(pilot)
@@ -135,8 +137,12 @@ async def test_messages_do_not_cover_buttons(suite, size):
             text = f"message {number} of some length, as they have it"
             app.notify(text, severity="warning", timeout=60)
         await wait_until(pilot, lambda: len(form.query(Toast)) == 3)
-        await pilot.pause(0.2)
-        toasts = [toast.region for toast in form.query(Toast)]
         assert isinstance(form, CaseForm)
-        for button in form.query(Button):
-            assert not any(button.region.overlaps(toast) for toast in toasts), button
+
+        def are_buttons_free():
+            toasts = [toast.region for toast in form.query(Toast)]
+            buttons = [button.region for button in form.query(Button)]
+            in_lower_half = all(toast.bottom > size[1] // 2 for toast in toasts)
+            return in_lower_half and not any(b.overlaps(t) for b in buttons for t in toasts)
+
+        await wait_until(pilot, are_buttons_free)
