@@ -244,6 +244,8 @@ async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypa
         page._poll_now()
         await wait_for_comparison(pilot, "20010105", "20010104")
         await wait_until(pilot, lambda: "6 of 6 cases judged" in read_widget(app, "#remarks"))
+        order = "a: 2001-01-03 measured again with 5 launches (2001-01-05); a is newer than b"
+        assert read_widget(app, "#compared-runs").splitlines()[-1] == order
         assert "short" not in read_widget(app, "#remarks")
         record_synthetic_run(home, 6, 1.0, launches=5)
         page._poll_now()

@@ -25,6 +25,7 @@ from spbench.tui.advice import name_keys
 from spbench.tui.results.case_times import LoadedTimes, TimesOfPair, show_compared_times
 from spbench.tui.results.compared_sides import (
     Repetition,
+    SideA,
     advise_repetition,
     build_heading,
     plan_repetitions,
@@ -168,7 +169,8 @@ class CompareView(Vertical):
     HELP: ClassVar[str] = """\
 Two runs side by side. If two runs are marked (space), a is the older one and b the newer one. Else
 b is the run under the cursor, and a is the marked run, or without a mark the earlier run of the
-same suite that shares the most cases, without planted faults if possible.
+same suite that shares the most cases, without planted faults if possible. If R measures a again,
+the new run is a.
 There is one row for each case: its time (slowest rank, median over iterations), the ratio b/a, and
 the 95 % interval of the ratio. A shows all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged
@@ -220,19 +222,17 @@ to the notes, which then have more lines; up and down scroll them."""
         comparison: RunComparison | None,
         message: str = NO_COMPARISON,
         case_id: str | None = None,
-        remark: str = "",
+        side: SideA | None = None,
     ) -> None:
-        """Show a comparison, with the cursor on a case, or else a message.
-
-        The remark is the reason for this run a.
-        """
+        """Show a comparison with a side, with the cursor on a case, or else a message."""
         if _get_run_ids(comparison) != _get_run_ids(self.comparison):
             self._times = (None, None)
         self.comparison = comparison
         self.repetitions = []
         heading = Content(message)
         if comparison is not None:
-            heading = Content("\n").join(build_heading(comparison, remark))
+            side = side or SideA()
+            heading = Content("\n").join(build_heading(comparison, side.remark, side.origin))
         self.query_one("#compared-runs", Static).update(heading)
         # Once, since the cursor moves often and a comparison may have thousands of cases.
         self._notes = self._list_notes(comparison) if comparison else []

@@ -33,11 +33,13 @@ class SideA:
         run: The run; None for a baseline.
         baseline: The name of the baseline; None for a run.
         remark: Why it is not the newest earlier run of the suite that ended without faults.
+        origin: The run that it repeats, as text; empty unless R started it.
     """
 
     run: RunSummary | None = None
     baseline: str | None = None
     remark: str = ""
+    origin: str = ""
 
 
 def choose_side(previous: RunSummary | None, run: RunSummary, baseline: str | None) -> SideA | None:
@@ -66,12 +68,13 @@ def _describe_conditions(run: RunSummary) -> str:
     return _CONDITION_TEXTS.get(run.status, "ran on another machine")
 
 
-def build_heading(comparison: RunComparison, remark: str = "") -> list[Content]:
-    """Return the lines of both runs, after warnings on differing conditions.
+def build_heading(comparison: RunComparison, remark: str = "", origin: str = "") -> list[Content]:
+    """Return warnings on conditions, the lines of both runs, and their order.
 
     Args:
         comparison: The comparison.
         remark: Why run a is compared, instead of the warning on its conditions.
+        origin: The run that run a repeats, as text; empty unless R started it.
     """
     warnings = comparison_warnings(comparison)
     if remark:
@@ -80,7 +83,18 @@ def build_heading(comparison: RunComparison, remark: str = "") -> list[Content]:
             *(text for text in warnings if not text.startswith(("run a ", "both runs "))),
         ]
     lines = [Content.styled(f"warning: {warning}", "$text-warning") for warning in warnings]
-    return [*lines, _format_run("a", comparison.a), _format_run("b", comparison.b)]
+    lines += [_format_run("a", comparison.a), _format_run("b", comparison.b)]
+    order = _describe_order(comparison, origin)
+    return [*lines, Content(order)] if order else lines
+
+
+def _describe_order(comparison: RunComparison, origin: str) -> str:
+    """Return which run a repeats, and that it is newer than b; empty for the usual order."""
+    a = comparison.a
+    started_a = a.started or 0.0
+    is_newer = a.status != RunStatus.BASELINE and started_a > (comparison.b.started or started_a)
+    parts = [f"a: {origin}" if origin else "", "a is newer than b" if is_newer else ""]
+    return "; ".join(filter(None, parts))
 
 
 def _format_run(name: str, run: RunSummary) -> Content:

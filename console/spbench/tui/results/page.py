@@ -198,7 +198,10 @@ both, a metric over runs, a metric over a swept parameter."""
         pane = self._pane
         marked = next((other for other in self._runs if other.id in pane.marked[:1]), None)
         history = select_history(pane.shown, run.suite)
-        return ViewRequest(self._view, run, self._runs, pane.marks, marked, history, self._baseline)
+        origin = pane.describe_origin()
+        return ViewRequest(
+            *(self._view, run, self._runs, pane.marks, marked, history, self._baseline, origin)
+        )
 
     def _show(self, view: View) -> None:
         self._view = view

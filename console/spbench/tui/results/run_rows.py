@@ -75,9 +75,7 @@ class RunRows:
         """Set the runs, the current time, and the marks and baselines by run."""
         self._runs = {run.id: run for run in runs}
         self._now = now
-        names = name_starts({run.id: run.started for run in runs}, now)
-        today = f"{format_day(now, now)} "
-        self._names = {run_id: name.removeprefix(today) for run_id, name in names.items()}
+        self._names = name_starts_today({run.id: run.started for run in runs}, now)
         self._marks = marks or {}
         self._baselines = baselines or {}
         self.has_marks = any(run.id in self._marks or run.id in self._baselines for run in runs)
@@ -174,6 +172,12 @@ class RunRows:
         if run.status == RunStatus.RUNNING and run.started is not None:
             return format_duration(max(0.0, self._now - run.started))
         return "" if run.duration_s is None else format_duration(run.duration_s)
+
+
+def name_starts_today(starts: Mapping[str, float | None], now: float) -> dict[str, str]:
+    """Return names of runs by their ids, without the date of today."""
+    today = f"{format_day(now, now)} "
+    return {run: name.removeprefix(today) for run, name in name_starts(starts, now).items()}
 
 
 def name_starts(starts: Mapping[str, float | None], now: float) -> dict[str, str]:

@@ -28,7 +28,7 @@ from spbench.tui.results.fact_table import (
 )
 from spbench.tui.results.fitted_columns import fit_columns
 from spbench.tui.results.library import RunLibrary
-from spbench.tui.results.run_rows import COLUMNS, MARKS, SIGNS, RunRows
+from spbench.tui.results.run_rows import COLUMNS, MARKS, SIGNS, RunRows, name_starts_today
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, lay_out
@@ -72,7 +72,8 @@ A run is shown if its id, suite, status, host, marks or note have all words of t
 suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine,
 mark:versions and mark:batch select exactly these, and since:2026-11-01 runs from that day on. Space
 marks a run as a, to compare it with the one under the cursor. With a second mark, c compares the
-marked runs: a is the older one, b the newer one. Below are facts on the run under the cursor."""
+marked runs: a is the older one, b the newer one; if R measures a again, the new run is a. Below
+are facts on the run under the cursor."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
     RunsPane { width: 38%; min-width: 50; height: 1fr; }
@@ -94,6 +95,7 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         self._loaded: RecordedRun | None = None
         self._width: int | None = None
         self._awaited: list[Repetition] = []
+        self._repeated: dict[str, Repetition] = {}  # by the runs that became a
         self._versions: list[Hashable] = []
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
@@ -173,6 +175,7 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
     def _use_side(self, repetition: Repetition, run_id: str) -> bool:
         """Make a new run a side of the comparison; return whether it is run b."""
         if repetition.becomes_a:
+            self._repeated[run_id] = repetition
             self._rows.compared = (run_id, *self.marked[1:])
             return False
         is_run = any(run.id == repetition.other for run in self._all)  # else it is a baseline
@@ -180,6 +183,19 @@ marked runs: a is the older one, b the newer one. Below are facts on the run und
         if a is not None:
             self._rows.compared = (a, run_id) if self.marked[1:] else (a,)
         return True
+
+    def describe_origin(self) -> str:
+        """Return the run that run a repeats as text; empty unless R started it."""
+        repetition = self._repeated.get(self.marked[0]) if self.marked else None
+        if repetition is None:
+            return ""
+        ids = (repetition.folder.id, self.marked[0])
+        starts = {run.id: run.started for run in self._all if run.id in ids}
+        if len(starts) < len(ids):
+            return ""  # one was deleted
+        names = name_starts_today(starts, time.time())
+        first, again = (names[run_id] for run_id in ids)
+        return f"{first} measured again with {repetition.launches} launches ({again})"
 
     def _is_on_newest(self) -> bool:
         """Return whether the cursor is on the newest run of the unsorted list."""

@@ -43,6 +43,7 @@ class ViewRequest:
         marked: The marked run (run a); None compares with the previous run.
         history: The runs over which a metric is plotted, in any order.
         baseline: The baseline to compare with instead of another run.
+        origin: The run that the marked run repeats, as text; empty unless R started it.
     """
 
     view: View
@@ -52,6 +53,7 @@ class ViewRequest:
     marked: RunSummary | None
     history: tuple[RunSummary, ...]
     baseline: str | None = None
+    origin: str = ""
 
     def explain_no_comparison(self) -> str:
         """Return why there is no run a, with advice."""
@@ -154,7 +156,7 @@ class ViewLoader:
             return
         case = self._views.cases.selected_case()
         case_id = None if case is None else case.id
-        view.show_comparison(comparison, case_id=case_id, remark=side.remark)
+        view.show_comparison(comparison, case_id=case_id, side=side)
         view.show_times(*await self._load_both_times(run, side.run))
 
     async def _show_times(self, run: RecordedRun, request: ViewRequest) -> None:
@@ -181,7 +183,7 @@ class ViewLoader:
         if request.baseline is not None:
             return SideA(baseline=request.baseline)
         if request.marked is not None and request.marked.id != run.summary.id:
-            return SideA(request.marked)
+            return SideA(request.marked, origin=request.origin)
         return await asyncio.to_thread(self._library.choose_side, request.runs, run)
 
     async def _make_comparison(self, run: RecordedRun, side: SideA) -> RunComparison:
