@@ -90,11 +90,17 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         page._poll_now()
         await wait_until(pilot, lambda: "◆" in find_line(app, "2001-01-01"))
         await wait_until(pilot, lambda: "baseline    main" in read_screen(app))
+        await pilot.press("space")
+        assert page._pane.marked
         await pilot.press("b")
         await wait_until(pilot, lambda: "baseline main was made of the run" in read_screen(app))
-        assert has_notification(app, "compared with main, the only baseline of made-up")
+        assert not has_notification(app, "the only baseline")
+        assert not page._pane.marked
         await pilot.press("up")
         await wait_for_comparison(pilot, "main", "20010102")
+        await pilot.press("b")
+        text = "compared with main, the only baseline of made-up"
+        await wait_until(pilot, lambda: has_notification(app, text))
         await wait_until(pilot, lambda: "2.00x" in find_line(app, "? not judged "))
         await pilot.press("up")
         await wait_for_comparison(pilot, "main", "20010103")

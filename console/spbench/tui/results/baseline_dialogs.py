@@ -51,11 +51,12 @@ class BaselineDialogs:
         of_suite = [origin for origin in origins if origin.suite in (run.suite, "")]
         if len(of_suite) == 1:
             name = of_suite[0].name
-            self._page.app.notify(
-                f"compared with {name}, the only baseline of {run.suite}; "
-                "c compares with a run again",
-                markup=False,
-            )
+            if of_suite[0].run != run.id:  # else the view has the reason
+                self._page.app.notify(
+                    f"compared with {name}, the only baseline of {run.suite}; "
+                    "c compares with a run again",
+                    markup=False,
+                )
             return name
         # The first one is preselected: the newest with enough launches.
         ordered = sorted(of_suite or origins, key=lambda origin: origin.run, reverse=True)

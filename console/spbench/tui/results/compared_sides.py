@@ -89,7 +89,7 @@ def build_heading(comparison: RunComparison, remark: str = "", origin: str = "")
 
 
 def _describe_order(comparison: RunComparison, origin: str) -> str:
-    """Return which run a repeats, and that it is newer than b; empty for the usual order."""
+    """Return which run a repeats, and that it is newer; empty for the usual order."""
     a = comparison.a
     started_a = a.started or 0.0
     is_newer = a.status != RunStatus.BASELINE and started_a > (comparison.b.started or started_a)

@@ -271,6 +271,7 @@ both, a metric over runs, a metric over a swept parameter."""
         name = await self._baselines.choose(run, self._runs) if run else None
         if name is not None:
             self._baseline = name
+            self._pane.clear_marks()
             self._show(View.COMPARE)
 
     def action_metric(self) -> None:

@@ -126,6 +126,11 @@ are facts on the run under the cursor."""
             self._rows.compared = tuple(reversed(newest_first))
         self.table.update_rows()
 
+    def clear_marks(self) -> None:
+        """Remove the marks of runs for a comparison."""
+        self._rows.compared = ()
+        self.table.update_rows()
+
     def update_rows(self) -> None:
         """Show statuses and numbers of cases that are known now."""
         versions = [self._rows.version(run.id) for run in self.shown]
@@ -194,8 +199,8 @@ are facts on the run under the cursor."""
         if len(starts) < len(ids):
             return ""  # one was deleted
         names = name_starts_today(starts, time.time())
-        first, again = (names[run_id] for run_id in ids)
-        return f"{first} measured again with {repetition.launches} launches ({again})"
+        original, repeated = (names[run_id] for run_id in ids)
+        return f"{original} measured again with {repetition.launches} launches ({repeated})"
 
     def _is_on_newest(self) -> bool:
         """Return whether the cursor is on the newest run of the unsorted list."""
