@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from textual.widget import Widget
-from textual.widgets import Button
+from textual.widgets import Button, Static
 
 from spbench.engine import background
 from spbench.errors import UsageError
@@ -551,6 +551,18 @@ async def test_note_names_the_reference_of_the_selected_case(open_run):
         await run.wait_for_texts(f"reference of warp: {origin}")
 
 
+@pytest.mark.parametrize("size", [MEDIUM_SIZE, (160, 48)])
+async def test_long_note_on_a_reference_ends_in_a_mark(open_run, size):
+    origin = "copies of " + "each piece of the largest of all fields, " * 8
+    reference = make.rank_event(
+        "metric", 0, case="warp", name="time_ms", value=1.25, measured_by=origin
+    )
+    async with open_run(size, [*make_running_events(), reference]) as run:
+        await run.wait_for_texts("reference of warp: copies of each piece of", "…")
+        note = run.page.query_one("#case-note", Static)
+        await run.wait_until(lambda: str(note.content).endswith("…") and note.size.height == 2)
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_few_samples_call_no_rank_slow(open_run, size):
     async with open_run(size, make_running_events()) as run:
@@ -606,6 +618,23 @@ async def test_wide_screen_has_charts_instead_of_empty_panes(open_run):
         await run.wait_until(lambda: run.histogram.id == "left-histogram")
         findings = run.page.query_one("#findings-pane")
         await run.wait_until(lambda: findings.size.height <= MAX_FINDINGS_LINES)
+
+
+@pytest.mark.parametrize("num_cases", [2, 9])
+async def test_findings_get_their_lines_before_the_histogram(open_run, num_cases):
+    more = [describe_synthetic_case(f"case{index}") for index in range(num_cases - 1)]
+    events = make.make_started_run(describe_synthetic_case(), *more, hosts=HOSTS)
+    async with open_run((160, 48), [*events, *make_samples([[2.0, 2.1]] * 4)]) as run:
+        await run.wait_until(lambda: run.table("cases").row_count == num_cases)
+        await run.wait_until(lambda: run.page.query_one("#findings").size.height >= 12)
+
+
+async def test_ended_run_has_the_ranks_of_its_cases_on_a_wide_screen(open_run):
+    names = [f"exchange[grid={grid}x1]" for grid in (1, 2)]
+    run_of_two = make.run_start(*map(describe_synthetic_case, names))
+    judged = [make.case_judged(name) for name in names]
+    async with open_run((160, 48), [run_of_two, *judged, make.run_end()]) as run:
+        await run.wait_until(lambda: {"ranks", "reference"} <= list_titles(run.table("cases")))
 
 
 PARTS = make.describe_metric("wait_ms", "ms", "lower", "max", part_of="time_ms")

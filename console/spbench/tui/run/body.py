@@ -335,17 +335,18 @@ class RunBody(Container):
     def show_case_note(self, note: str) -> None:
         """Show a note on the selected case below the cases, on a screen with space for it."""
         widget = self.query_one("#case-note", Static)
-        if note != self._case_note:
-            self._case_note = note
-            widget.update(note)
+        lines = wrap_words(note, self.query_one("#cases").size.width, MAX_NOTE_LINES)
+        text = "\n".join(lines)
+        if text != self._case_note:
+            self._case_note = text
+            widget.update(text)
         widget.display = bool(note) and not self.has_class("-short")
 
     def _count_note_lines(self) -> int:
         if self.is_full:
             return MAX_NOTE_LINES
-        note = self.query_one("#case-note", Static)
-        lines = len(wrap_words(self._case_note, note.size.width, MAX_NOTE_LINES))
-        return max(1, lines) if note.display else 0
+        is_shown = self.query_one("#case-note", Static).display
+        return self._case_note.count("\n") + 1 if is_shown else 0
 
     def _choose_short_panel(self, spare_lines: int, *, has_findings: bool) -> None:
         """Show findings or a chart in the free lines of a short screen."""

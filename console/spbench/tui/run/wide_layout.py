@@ -16,7 +16,7 @@ from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import FEW_RANKS, MAX_TEXT_LINES, RankStrip
 
 MIN_LEFT_WIDTH = 74
-MIN_RIGHT_WIDTH = 82
+MIN_RIGHT_WIDTH = 77
 """Columns of the ranks with which no important column is left out."""
 LEFT_SHARE = 0.41
 """Smallest share of the width for the cases, unless the ranks need it."""
@@ -24,10 +24,9 @@ PANE_MARGIN = 7
 """Columns of a table's pane without its columns: frame, mark of the cursor, and scroll bar."""
 FRAME_LINES = 2
 MIN_FINDINGS_LINES = 8
-MAX_FINDINGS_LINES = 14
-FINDINGS_SHARE = 0.35
-MIN_HISTOGRAM_LINES = 11
-"""Free lines below the findings from which the histogram is shown."""
+MAX_FINDINGS_LINES = 16
+MIN_HISTOGRAM_LINES = 9
+"""Lines of the smallest histogram below the findings, which get their lines first."""
 MIN_CHART_LINES = 12
 MAP_FRAME_LINES = 2
 """Lines of the map of the hosts without its rows: heading and legend."""
@@ -73,9 +72,9 @@ def share_left(free_lines: int, *, parts: int) -> LeftHeights:
     parts_lines = 0
     if parts:
         parts_lines = min(parts + FRAME_LINES, round(free_lines * MAX_PARTS_SHARE))
-    shared_lines = round(FINDINGS_SHARE * (free_lines - parts_lines))
-    findings_lines = max(MIN_FINDINGS_LINES, min(shared_lines, MAX_FINDINGS_LINES))
-    has_histogram = free_lines - findings_lines - parts_lines >= MIN_HISTOGRAM_LINES
+    shared_lines = free_lines - parts_lines
+    findings_lines = min(shared_lines - MIN_HISTOGRAM_LINES, MAX_FINDINGS_LINES)
+    has_histogram = findings_lines >= MIN_FINDINGS_LINES
     return LeftHeights(findings_lines if has_histogram else None, parts_lines, has_histogram)
 
 
