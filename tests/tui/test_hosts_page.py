@@ -303,6 +303,28 @@ async def test_lists_are_as_high_as_their_rows(folder, fake_survey, size, findin
         assert page.query_one(FindingsPane).outer_size.width == findings_width
 
 
+async def test_key_shows_the_panels_that_do_not_fit(folder, fake_survey):
+    record_links(folder / "home")
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: "  v: details, cores busy" in read_screen(app))
+        await wait_until(pilot, lambda: "Links, " in read_screen(app))
+        await pilot.press("v")
+        await wait_until(
+            pilot, lambda: f"Host {MACHINE} now  v: cores busy, back" in read_screen(app)
+        )
+        assert "Findings" not in read_screen(app)
+        await pilot.press("v")
+        await wait_until(pilot, lambda: "Cores busy  v: back, details" in read_screen(app))
+        await wait_until(pilot, lambda: "Memory used" in read_screen(app))
+        await pilot.press("down")  # another host has no charts
+        await wait_until(pilot, lambda: "Findings of node01" in read_screen(app))
+        await pilot.resize_terminal(200, 60)
+        await wait_until(pilot, lambda: page.has_class("-high"))
+        await wait_until(pilot, lambda: "v: " not in read_screen(app))
+
+
 async def test_hosts_typed_in_the_console_are_listed_first_and_stay(folder, fake_survey):
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -555,3 +577,12 @@ def test_sparkline_is_as_wide_as_its_readings():
         load.cpu.add(share)
     (fact,) = list_load_facts(load)
     assert len(fact.text) == len("123 100 %")
+
+
+async def test_charts_of_the_load_leave_lines_for_findings_and_details(folder, fake_survey):
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_examination(pilot)
+        chart = page.query_one("#load-chart")
+        await wait_until(pilot, lambda: chart.outer_size.height == 15)
+        await wait_until(pilot, lambda: page.query_one(FindingsPane).outer_size.height > 30)

@@ -51,10 +51,17 @@ its parts as it answered, and the last runs that were started on it."""
 
     def __init__(self) -> None:
         super().__init__(classes="pane", id="details")
+        self._title = "Host"
+        self._note = ""
         self.border_title = "Host"
 
     def compose(self) -> ComposeResult:
         yield Static("")
+
+    def set_note(self, note: str) -> None:
+        """Change the note after the title."""
+        self._note = note
+        self.border_title = Content(self._title + note)
 
     def show(
         self,
@@ -72,7 +79,8 @@ its parts as it answered, and the last runs that were started on it."""
             runs: The last runs from it, newest first.
         """
         title = f"Host {host or ''}".rstrip()
-        self.border_title = Content(f"{title} now" if monitor and host else title)
+        self._title = f"{title} now" if monitor and host else title
+        self.set_note(self._note)
         facts_by_label = [
             *(list_load_facts(monitor.load) if monitor is not None else ()),
             *(list_parts(facts, monitor) if facts is not None else ()),

@@ -26,10 +26,15 @@ each reading. A run that is measured while other work uses the cores takes longe
 
     def __init__(self, title: str, id: str) -> None:
         super().__init__(classes="pane load-chart", id=id)
+        self._title = title
         self.border_title = title
 
     def compose(self) -> ComposeResult:
         yield TimelineChart()
+
+    def set_note(self, note: str) -> None:
+        """Change the note after the title."""
+        self.border_title = f"{self._title}{note}"
 
     def show(self, history: LoadHistory, seconds_per_reading: float) -> None:
         """Show the readings so far."""

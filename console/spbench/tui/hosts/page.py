@@ -17,8 +17,10 @@ from textual.worker import Worker
 from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.history import RunSummary
 from spbench.tui.context import ConsoleContext
+from spbench.tui.hosts.bindings import FOOTER, HOSTS_BINDINGS
 from spbench.tui.hosts.details_pane import DetailsPane, read_last_runs
 from spbench.tui.hosts.host_survey import HostSurvey
+from spbench.tui.hosts.layout import HEIGHTS, LAYOUT_CSS, WIDTHS, HostsPanel, list_panels
 from spbench.tui.hosts.links_pane import LinksPane, NewestRun, read_last_links
 from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import MachineMonitor
@@ -31,20 +33,7 @@ from spbench.tui.hosts.sources import (
     read_sources,
 )
 from spbench.tui.page import Page
-from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
-
-WIDE_WIDTH = 100
-"""Columns from which the sources take a third of the width."""
-_BROAD_WIDTH = 150
-"""Columns from which the findings get more than a third of the width."""
-_WIDTHS: list[tuple[int, str]] | None = [
-    (0, "-narrow"),
-    (WIDE_WIDTH, "-wide"),
-    (_BROAD_WIDTH, "-broad"),
-]
-_HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall"), (45, "-high")]
-"""With 35 lines, the details of a host are above the links; with 45, the load has charts."""
 
 _MAX_LIST_SHARE = 0.35
 """Largest share of the height that the lists of sources and hosts take."""
@@ -71,55 +60,13 @@ class HostsPage(Page):
 The hosts that runs can use. r asks the hosts under the cursor over ssh for their cores, memory,
 load, devices and libraries. This machine needs no ssh, and its load is read every few seconds.
 Below are the findings on one host with their remedies, what is known of it, and the links of the
-last run that measured any."""
+last run that measured any. On a small screen, v shows details and charts."""
     AUTO_FOCUS = "#sources"
-    HORIZONTAL_BREAKPOINTS = _WIDTHS
-    VERTICAL_BREAKPOINTS = _HEIGHTS
-    FOOTER = (
-        *("hosts.stop", "hosts.use", "hosts.examine", "hosts.examine-one", "hosts.measure"),
-        *("hosts.swap", "hosts.filter", "launch.launcher", "launch.hosts"),
-    )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_binding(
-            "hosts.use", "u", "use", "Run on", "Use these hosts in runs from here", show=True
-        ),
-        make_binding(
-            "hosts.examine", "r", "examine", "Examine", "Ask each of these hosts", show=True
-        ),
-        make_binding("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
-        make_binding(
-            "hosts.measure",
-            "m",
-            "measure",
-            "Next links",
-            "The next measurement",
-            show=True,
-        ),
-        make_binding("hosts.swap", "h", "swap", "By host", "Links of ranks, or of hosts"),
-        make_binding(
-            "hosts.examine-one", "R", "examine_one", "Examine one", "Ask the host under the cursor"
-        ),
-        make_binding("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
-    ]
-    DEFAULT_CSS = """
-    HostsPage #body {
-        height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
-    }
-    HostsPage.-narrow #body { grid-columns: 29 1fr; grid-size: 2 3; }
-    HostsPage.-narrow #checks, HostsPage.-narrow #host { column-span: 2; }
-    HostsPage.-broad #body { grid-columns: 3fr 5fr; }
-    HostsPage DetailsPane { height: 1fr; }
-    HostsPage LinksPane { height: auto; }
-    HostsPage.-narrow.-short LinksPane { display: none; }
-    HostsPage LoadChartPane { display: none; height: 1fr; }
-    HostsPage.-high.-machine LoadChartPane { display: block; }
-    HostsPage.-high.-machine FindingsPane { height: auto; max-height: 70%; }
-    HostsPage.-high.-machine DetailsPane { height: auto; max-height: 60%; }
-    HostsPage.-links.-high #memory-chart { display: none; }
-    HostsPage.-links.-high.-machine DetailsPane { height: 1fr; max-height: 100%; }
-    HostsPage.-links.-short LinksPane { display: block; height: 1fr; }
-    HostsPage.-links.-short DetailsPane { display: none; }
-    """
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    FOOTER = FOOTER
+    BINDINGS: ClassVar[list[BindingType]] = HOSTS_BINDINGS
+    DEFAULT_CSS = LAYOUT_CSS
 
     poll_seconds = 5.0
     """Time between two reads of hostfiles and runs."""
@@ -138,6 +85,8 @@ last run that measured any."""
         self._load_worker: Worker[None] | None = None
         self._load_read_at = -math.inf
         self._last_runs: list[RunSummary] = []
+        self._panel = HostsPanel.FINDINGS
+        self._grid_rows = ""
         self._typed_choice: LaunchChoice | None = None
         self._polled_choice: LaunchChoice | None = None
 
@@ -194,6 +143,7 @@ last run that measured any."""
         host = self._hosts_pane.host
         is_machine = host == socket.gethostname()
         self.set_class(is_machine, "-machine")
+        self._show_panel(self._panel)
         self.query_one(DetailsPane).show(
             host,
             self._survey.facts.get(host or ""),
@@ -204,6 +154,20 @@ last run that measured any."""
         for id, history in (("#load-chart", load.cpu), ("#memory-chart", load.memory)):
             self.query_one(id, LoadChartPane).show(history, self.load_seconds)
         self.call_after_refresh(self.query_one(LinksPane).refit)
+
+    def _show_panel(self, panel: HostsPanel) -> None:
+        """Show a panel, or the findings if there is no such panel for this size or host."""
+        panels = list_panels(self)
+        self._panel = panel if panel in panels else HostsPanel.FINDINGS
+        self.set_class(self._panel is HostsPanel.DETAILS, "-panel-details")
+        self.set_class(self._panel is HostsPanel.CHARTS, "-panel-charts")
+        position = panels.index(self._panel)
+        others = [other.value for other in (*panels[position + 1 :], *panels[:position])]
+        note = f"  v: {', '.join(others)}" if others else ""
+        self.query_one(FindingsPane).set_note(note if self._panel is HostsPanel.FINDINGS else "")
+        self.query_one(DetailsPane).set_note(note if self._panel is HostsPanel.DETAILS else "")
+        self.query_one("#load-chart", LoadChartPane).set_note(note)
+        self._fit_rows()
 
     async def _poll(self) -> None:
         options = self.context.options
@@ -242,8 +206,8 @@ last run that measured any."""
             self._fit_rows()
 
     def on_resize(self) -> None:
-        """Fit the lists into the new height."""
-        self._fit_rows()
+        """Use the new size; the classes for it are set after this event."""
+        self.call_after_refresh(lambda: self._show_panel(self._panel))
 
     def _fit_rows(self) -> None:
         """Make the upper panes as high as their lists, up to a share of the page."""
@@ -254,9 +218,15 @@ last run that measured any."""
             needed_lines = max(needed_lines, _MAX_SHORT_LINES)
         max_lines = max(_MAX_SHORT_LINES, int(_MAX_LIST_SHARE * self.size.height))
         lower_rows = "1fr"
-        if self.has_class("-narrow"):
-            lower_rows = "1fr 2fr" if self.has_class("-links") else "1fr 1fr"
-        self.query_one("#body").styles.grid_rows = f"{min(needed_lines, max_lines)} {lower_rows}"
+        if self.has_class("-narrow") and self._panel is not HostsPanel.DETAILS:
+            lower_rows = "1fr 1fr"
+            if self._panel is HostsPanel.FINDINGS:
+                max_share = (self.size.height - min(needed_lines, max_lines)) // 2
+                lower_rows = f"{min(self.query_one(FindingsPane).needed_lines, max_share)} 1fr"
+        grid_rows = f"{min(needed_lines, max_lines)} {lower_rows}"
+        if grid_rows != self._grid_rows:
+            self._grid_rows = grid_rows
+            self.query_one("#body").styles.grid_rows = grid_rows
 
     def _show_survey(self) -> None:
         """Show the current state of the survey."""
@@ -303,6 +273,8 @@ last run that measured any."""
             return source is not None and source.hosts is not None
         if action == "examine_one":
             return self._hosts_pane.host is not None and not self._hosts_pane.table.has_focus
+        if action == "panel":
+            return len(list_panels(self)) > 1
         return action not in ("measure", "swap") or self.query_one(LinksPane).has_links
 
     def describe_location(self) -> tuple[str, ...]:
@@ -337,6 +309,11 @@ last run that measured any."""
     def action_filter(self) -> None:
         """Ask for a filter."""
         self._hosts_pane.open_filter()
+
+    def action_panel(self) -> None:
+        """Show the next panel."""
+        panels = list_panels(self)
+        self._show_panel(panels[(panels.index(self._panel) + 1) % len(panels)])
 
     def action_measure(self) -> None:
         """Show the next measurement and message size."""

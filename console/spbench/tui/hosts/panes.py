@@ -101,10 +101,22 @@ measured times longer. The differences between the hosts of this source are belo
 
     def __init__(self) -> None:
         super().__init__(classes="pane", id="findings")
+        self._title = "Findings"
+        self._note = ""
         self.border_title = "Findings"
 
     def compose(self) -> ComposeResult:
         yield TextBlock("")
+
+    @property
+    def needed_lines(self) -> int:
+        """The lines of the pane with all its text, and with its frame."""
+        return max(1, self.query_one(TextBlock).size.height) + self.gutter.height
+
+    def set_note(self, note: str) -> None:
+        """Change the note after the title."""
+        self._note = note
+        self.border_title = Content(self._title + note)
 
     def show(
         self,
@@ -123,7 +135,8 @@ measured times longer. The differences between the hosts of this source are belo
             queried_facts: The facts about all queried hosts of the source, to find differences.
             answered_at: The time of the facts about the host; empty if it was not queried.
         """
-        self.border_title = Content(f"Findings of {host}" if host else "Findings")
+        self._title = f"Findings of {host}" if host else "Findings"
+        self.set_note(self._note)
         self.border_subtitle = Content(f"asked at {answered_at}" if answered_at else "")
         lines = [*_render_findings(facts, machine_findings), *_render_differences(queried_facts)]
         if not lines:

@@ -1,0 +1,32 @@
+"""The keys of the Hosts page."""
+
+from __future__ import annotations
+
+from textual.binding import BindingType
+
+from spbench.tui.widgets.keys import make_binding
+
+FOOTER = (
+    *("hosts.stop", "hosts.use", "hosts.examine", "hosts.panel", "hosts.examine-one"),
+    *("hosts.measure", "hosts.swap", "hosts.filter", "launch.launcher", "launch.hosts"),
+)
+"""The keys in the footer, the most important first."""
+HOSTS_BINDINGS: list[BindingType] = [
+    make_binding("hosts.use", "u", "use", "Run on", "Use these hosts in runs from here", show=True),
+    make_binding("hosts.examine", "r", "examine", "Examine", "Ask each of these hosts", show=True),
+    make_binding("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
+    make_binding(
+        "hosts.measure",
+        "m",
+        "measure",
+        "Next links",
+        "The next measurement",
+        show=True,
+    ),
+    make_binding("hosts.panel", "v", "panel", "Panel", "Details, or charts of the load", show=True),
+    make_binding("hosts.swap", "h", "swap", "By host", "Links of ranks, or of hosts"),
+    make_binding(
+        "hosts.examine-one", "R", "examine_one", "Examine one", "Ask the host under the cursor"
+    ),
+    make_binding("hosts.stop", "escape", "stop", "Stop", "Stop asking hosts"),
+]

@@ -1,0 +1,61 @@
+"""The layout of the Hosts page for each size of the screen, and its panels."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from textual.widget import Widget
+
+WIDE_WIDTH = 100
+"""Columns from which the sources take a third of the width."""
+BROAD_WIDTH = 150
+"""Columns from which the findings get more than a third of the width."""
+WIDTHS: list[tuple[int, str]] | None = [
+    (0, "-narrow"),
+    (WIDE_WIDTH, "-wide"),
+    (BROAD_WIDTH, "-broad"),
+]
+HEIGHTS: list[tuple[int, str]] | None = [(0, "-short"), (35, "-tall"), (45, "-high")]
+"""With 35 lines, the details of a host are above the links; with 45, the load has charts."""
+
+LAYOUT_CSS = """
+HostsPage #body {
+    height: 1fr; grid-size: 2 2; grid-columns: 1fr 2fr; grid-rows: 2fr 3fr;
+}
+HostsPage.-narrow #body { grid-columns: 29 1fr; grid-size: 2 3; }
+HostsPage.-narrow #checks, HostsPage.-narrow #host { column-span: 2; }
+HostsPage.-broad #body { grid-columns: 3fr 5fr; }
+HostsPage DetailsPane { height: 1fr; }
+HostsPage LinksPane { height: auto; }
+HostsPage.-narrow.-short LinksPane { display: none; }
+HostsPage LoadChartPane { display: none; height: 1fr; max-height: 15; }
+HostsPage.-high.-machine LoadChartPane { display: block; }
+HostsPage.-links.-high #memory-chart { display: none; }
+HostsPage.-links.-short LinksPane { display: block; height: 1fr; }
+HostsPage.-links.-short DetailsPane { display: none; }
+HostsPage.-panel-details #checks, HostsPage.-short.-panel-charts FindingsPane { display: none; }
+HostsPage.-narrow.-short.-panel-details LinksPane { display: none; }
+HostsPage.-narrow.-short.-panel-details DetailsPane { display: block; }
+HostsPage.-narrow.-panel-details #body { grid-size: 2 2; }
+HostsPage.-machine.-panel-charts LoadChartPane { display: block; }
+HostsPage.-short.-panel-charts DetailsPane { display: none; }
+HostsPage.-machine.-panel-charts LinksPane { display: none; }
+"""
+
+
+class HostsPanel(Enum):
+    """The content below the lists; the values are for titles that name the next one."""
+
+    FINDINGS = "back"
+    DETAILS = "details"
+    CHARTS = "cores busy"
+
+
+def list_panels(page: Widget) -> list[HostsPanel]:
+    """Return the panels between which a key switches; one if the screen shows all."""
+    panels = [HostsPanel.FINDINGS]
+    if all(map(page.has_class, ("-narrow", "-short", "-links"))):
+        panels.append(HostsPanel.DETAILS)
+    if page.has_class("-machine") and not page.has_class("-high"):
+        panels.append(HostsPanel.CHARTS)
+    return panels
