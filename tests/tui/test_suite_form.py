@@ -13,7 +13,7 @@ from spbench.tui.suites.form.suite_texts import SuiteFields, read_head_draft
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.parsed_suite import SuiteForecast
 from support.paths import SUITES
-from support.tui.app_driver import read_screen, wait_until
+from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.suites_page import (
     FIRST_CASE_LINE,
     SUITE,
@@ -134,7 +134,7 @@ async def test_one_key_edits_the_suite_in_the_text_and_outside(suite):
         await wait_until(pilot, lambda: get_editor(app).text == SUITE)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("size", SIZES)
 async def test_form_of_the_suite_opens_on_its_first_default_and_keeps_its_text(suite, size):
     suite.write_text(SUITE.replace("cases:\n", "defaults:\n  np: 2\ncases:\n"))
     app = open_suite(suite)
@@ -144,6 +144,8 @@ async def test_form_of_the_suite_opens_on_its_first_default_and_keeps_its_text(s
         await open_suite_form(pilot)
         await wait_until(pilot, lambda: app.focused is not None)
         assert app.focused.parent.key == "defaults.np"
+        fields = app.screen.query_one("#fields").region
+        await wait_until(pilot, lambda: fields.contains_region(app.focused.region))
         await pilot.press("0")
         assert app.focused.value == "20"
         assert "made-up" in read_screen(app)

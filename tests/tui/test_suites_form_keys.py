@@ -146,3 +146,24 @@ async def test_messages_do_not_cover_buttons(suite, size, monkeypatch):
             return in_lower_half and not any(b.overlaps(t) for b in buttons for t in toasts)
 
         await wait_until(pilot, are_buttons_free)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_arrows_stay_in_the_fields_and_lead_back_to_them(suite, size):
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        form = await open_first_case(pilot)
+        boxes = list(form.query("#fields Input, #fields TextArea"))
+        assert app.focused is boxes[0]
+        await pilot.press("up", "up")
+        assert app.focused is boxes[0]
+        boxes[-1].focus()
+        await wait_until(pilot, lambda: app.focused is boxes[-1])
+        await pilot.press("down", "down")
+        assert app.focused is boxes[-1]
+        for key in ("up", "down"):
+            await pilot.press("tab", "tab")
+            await wait_until(pilot, lambda: isinstance(app.focused, Button))
+            await wait_until(pilot, lambda: "↑ and ↓ go back to the fields" in read_screen(app))
+            await pilot.press(key)
+            await wait_until(pilot, lambda: app.focused is boxes[-1])

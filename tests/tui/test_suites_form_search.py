@@ -20,7 +20,7 @@ from spbench.tui.suites.form.form_texts import FormFields
 from spbench.tui.suites.form.preview import build_preview
 from spbench.tui.suites.parsed_suite import SuiteForecast
 from spbench_core.catalog import BENCHMARKS
-from support.tui.app_driver import read_screen, wait_until
+from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.suites_page import (
     SIZE,
     SUITE,
@@ -268,3 +268,32 @@ async def test_invalid_field_is_shown_although_the_search_hides_it(suite):
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: app.focused is row.query_one(Input))
         assert row.display
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_focused_field_is_in_view_after_searches(suite, size):
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        form = await open_first_case(pilot)
+        fields = form.query_one(FieldList)
+
+        def shows_focused(key):
+            row = app.focused.parent
+            is_focused = isinstance(row, TextRow) and row.key == key
+            return is_focused and fields.region.contains_region(row.region)
+
+        await fill(pilot, "launch.timeout", "77")
+        await wait_until(pilot, lambda: shows_focused("launch.timeout"))
+        await pilot.press("f3")
+        await wait_until(pilot, lambda: "launch.timeout" in list_shown_names(form))
+        await wait_until(pilot, lambda: shows_focused("launch.timeout"))
+        await pilot.press("f3")
+        await wait_until(pilot, lambda: len(list_shown_names(form)) > 10)
+        await wait_until(pilot, lambda: shows_focused("launch.timeout"))
+        await pilot.press("ctrl+f", *"launch", "enter")
+        await wait_until(pilot, lambda: isinstance(app.focused.parent, TextRow))
+        key = app.focused.parent.key
+        await wait_until(pilot, lambda: shows_focused(key))
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: len(list_shown_names(form)) > 10)
+        await wait_until(pilot, lambda: shows_focused(key))

@@ -28,6 +28,7 @@ PREVIEW_DELAY = 0.12
 """Time without a key until the preview is updated, in seconds."""
 _SWEEP = "Sweep: 64, 128 or 1..9 +2 or 8..64 *2"
 _SEARCH_HINT = "search: words that a field's name or help contains. Enter goes to the first field."
+_BUTTON_HINT = "Enter presses the button, ↑ and ↓ go back to the fields."
 _KEYS = "• set here   Ctrl+F search, F3 set fields, F2 choices, F1 help"
 _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (140, "-wide")]
 """With 140 columns the preview is next to the fields."""
@@ -67,6 +68,8 @@ class FieldForm(Modal[Answer | None]):
             id="form.changed",
             tooltip="Show only the fields that are set here, or all",
         ),
+        # The rows bind these keys too, so only the buttons and the search get here.
+        Binding("up,down", "return_to_field", "Fields", show=False, id="form.return"),
         Binding("escape", "leave", "Cancel", id="form.leave", tooltip="Leave without a change"),
     ]
     SCOPED_CSS = False
@@ -137,6 +140,15 @@ class FieldForm(Modal[Answer | None]):
                 yield Button("Cancel (Esc)", id="leave", compact=True)
                 yield Button(f"{self._submit_label} (Ctrl+S)", "primary", id="write", compact=True)
 
+    def set_focus(
+        self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False
+    ) -> None:
+        """Focus a widget; the list scrolls to its rows itself.
+
+        Textual computes the distance before the hint and the preview have their heights.
+        """
+        super().set_focus(widget, scroll_visible=False, from_app_focus=from_app_focus)
+
     def on_mount(self) -> None:
         """Show the preview of the initial draft."""
         self._initial_texts = self.texts
@@ -189,8 +201,8 @@ class FieldForm(Modal[Answer | None]):
         if row is not None:
             self._last_row = row
         is_search = event.widget.parent is self.query_one(SearchBar)
-        hint = row.hint if row is not None else ""
-        self.query_one("#hint", Static).update(_SEARCH_HINT if is_search else hint)
+        other_hint = _SEARCH_HINT if is_search else _BUTTON_HINT
+        self.query_one("#hint", Static).update(row.hint if row is not None else other_hint)
         can_sweep = isinstance(row, FieldRow) and row.field.can_sweep
         self.query_one("#syntax", Static).update(_SWEEP if can_sweep else "")
 
@@ -260,14 +272,20 @@ class FieldForm(Modal[Answer | None]):
         search_bar = self.query_one(SearchBar)
         if search_bar.is_open:
             search_bar.close()
-            self._return_to_field()
+            self._return_to_last_field()
             return
         question = Confirm("Discard your changes in the form?", "Discard", "Keep editing")
         if self.texts == self._initial_texts or await self.app.push_screen_wait(question):
             self.dismiss(None)
 
-    def _return_to_field(self) -> None:
-        """Focus the last focused field, after a search."""
+    def action_return_to_field(self) -> None:
+        """Focus the last focused field, or the first one that a search shows."""
+        row = self._last_row
+        if row is None or not row.display:
+            self._last_row = next((row for row in self.row_list.rows if row.display), row)
+        self._return_to_last_field()
+
+    def _return_to_last_field(self) -> None:
         row = self._last_row if self._last_row is not None else next(iter(self.row_list.rows))
         row.query("Input, TextArea").first().focus()
 

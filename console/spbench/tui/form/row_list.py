@@ -78,8 +78,8 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
     """Headings and rows; up and down move between rows, unless a field uses them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", id="form.next", tooltip="The next field"),
-        Binding("up", "app.focus_previous", "Before", id="form.before", tooltip="The field before"),
+        Binding("down", "move_focus(1)", "Next", id="form.next", tooltip="The next field"),
+        Binding("up", "move_focus(-1)", "Before", id="form.before", tooltip="The field before"),
     ]
 
     def __init__(self, initial_texts: FormTexts, inherited: Mapping[str, str], id: str) -> None:
@@ -96,17 +96,34 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
             self._positions[child] = _Position(section, len(self._positions))
 
     def on_descendant_focus(self) -> None:
-        """Show the heading above the first row too if that has the focus."""
-        self._show_first_heading()
+        """Show the focused row."""
+        self.call_after_refresh(self._show_focused_row)
 
     def on_resize(self) -> None:
-        """Show the heading again, which a smaller list hid."""
-        self._show_first_heading()
+        """Show the focused row again, which other sizes may have moved out of the view."""
+        self.call_after_refresh(self._show_focused_row)
 
-    def _show_first_heading(self) -> None:
-        first_row = next(iter(self.rows), None)
-        if first_row is not None and first_row.has_focus_within:
-            self.call_after_refresh(self.scroll_home, animate=False)
+    def watch_virtual_size(self) -> None:
+        """Show the focused row again after rows above it have changed."""
+        self.call_after_refresh(self._show_focused_row)
+
+    def _show_focused_row(self) -> None:
+        """Scroll to the focused row, and for the first row to the heading above it."""
+        shown_rows = [row for row in self.rows if row.display]
+        focused_row = next((row for row in shown_rows if row.has_focus_within), None)
+        if focused_row is None:
+            return
+        if focused_row is shown_rows[0]:
+            self.scroll_home(animate=False, immediate=True)
+        else:
+            self.scroll_to_widget(focused_row, animate=False, immediate=True)
+
+    def action_move_focus(self, step: int) -> None:
+        """Focus the next or previous box; the first and last one keep the focus."""
+        boxes = [widget for widget in self.screen.focus_chain if self in widget.ancestors]
+        index = next((i for i, box in enumerate(boxes) if box.has_focus), 0) + step
+        if 0 <= index < len(boxes):
+            boxes[index].focus()
 
     def mount_below(self, row: FormRow, new_row: FormRow) -> None:
         """Add a row below another one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.actions import SkipAction
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
@@ -20,21 +21,19 @@ class TextBox(TextArea):
 
 
 class LinesBox(TextBox):
-    """A box of several lines; up in the first and down in the last line leave it."""
+    """A box of several lines; its form binds up in the first and down in the last."""
 
     def __init__(self, text: str, placeholder: str = "") -> None:
         super().__init__(text, compact=True, placeholder=placeholder)
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """Move up a line, or from the first line to the previous field."""
+        """Move up a line; in the first line leave the key to the form."""
         if self.navigator.is_first_wrapped_line(self.cursor_location) and not select:
-            self.screen.focus_previous()
-        else:
-            super().action_cursor_up(select)
+            raise SkipAction  # the form binds the key
+        super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        """Move down a line, or from the last line to the next field."""
+        """Move down a line; in the last line leave the key to the form."""
         if self.navigator.is_last_wrapped_line(self.cursor_location) and not select:
-            self.screen.focus_next()
-        else:
-            super().action_cursor_down(select)
+            raise SkipAction  # the form binds the key
+        super().action_cursor_down(select)
