@@ -268,11 +268,17 @@ async def test_errors_in_the_text_keep_what_is_known(suite, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])
-async def test_title_of_the_cases_says_how_many_launches_a_comparison_needs(suite, size):
+async def test_line_below_the_cases_says_how_many_launches_a_comparison_needs(suite, size):
     app = open_suite(suite)
     async with app.run_test(size=size) as pilot:
         await wait_for_cases(pilot)
-        shown = "Cases: 1 launch each, comparing needs 5 (Ctrl+D, repeat)"
-        await wait_until(pilot, lambda: shown in read_screen(app))
+        shown = "1 launch of each case: to compare runs of 3 cases, set repeat to 5 (Ctrl+D)"
+        line = app.screen.query_one("#launches")
+        await wait_until(pilot, lambda: str(line.content) == shown)
+        frame = app.screen.query_one("#cases-frame")
+        await wait_until(pilot, lambda: line.size.height > 0)
+        assert line.size.height * line.size.width >= len(shown)
+        assert frame.content_region.contains_region(line.region)
+        assert frame.border_title == "Cases"
         get_editor(app).load_text(SUITE.replace("cases:\n", "defaults: {repeat: 5}\ncases:\n"))
-        await wait_until(pilot, lambda: "comparing needs" not in read_screen(app))
+        await wait_until(pilot, lambda: "to compare runs" not in read_screen(app))

@@ -32,7 +32,10 @@ async def test_command_has_the_rows_that_the_cases_do_not_need(suite, text):
         await wait_for_cases(pilot, count)
         pane_height = app.screen.query_one(CasesPane).size.height
         cases = app.screen.query_one(CasesTable)
-        expected = min(max(count + 3, 7), pane_height * 60 // 100)
+        launches = app.screen.query_one("#launches")
+        await wait_until(pilot, lambda: launches.size.height > 0)
+        needed = count + 3 + launches.size.height
+        expected = min(max(needed, 7), pane_height * 60 // 100)
         await wait_until(pilot, lambda: cases.outer_size.height == expected)
         command = app.screen.query_one(CommandPane)
         assert command.outer_size.height == pane_height - expected

@@ -272,6 +272,7 @@ class CasesPane(Vertical):
         if parsed is self._parsed:  # no other text was parsed in the meantime
             self.cases.show_launches(launches)
             self.cases.show_estimate(estimate)
+            self._fit_table()
             self._show_command()
 
     # Without a description Textual would print the arguments: 0.2 s for a suite of 2,000 cases.

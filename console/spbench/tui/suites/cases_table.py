@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from spbench.engine.run_estimate import NO_ESTIMATE, CaseEstimate, RunEstimate
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
@@ -34,6 +34,10 @@ estimate is the duration in earlier runs, or with ~ one computed from
 the work for an idle machine, within a factor of 5. It leaves out the start of the launch, which
 cases share: the total below the table includes it, with its length in brackets. Unknown: the work
 depends on your code or on a GPU."""
+    DEFAULT_CSS = """
+    CasesTable > #launches { height: auto; display: none; color: $text-muted; }
+    CasesTable > #launches.shown { display: block; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("cases.filter", "slash", "open_filter", "Filter", "Filter the cases"),
         make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run", show=True),
@@ -49,10 +53,12 @@ depends on your code or on a GPU."""
         self.rows = SuiteCaseRows()
         self._marked: set[str] = set()
         self._estimate = NO_ESTIMATE
+        self._launches = ""
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="words of id or benchmark", id="case-filter", compact=True)
         yield LineTable(COLUMNS, self.rows, id="cases", empty="no cases yet")
+        yield Static("", id="launches", markup=False)
 
     def on_mount(self) -> None:
         """Show the title."""
@@ -70,9 +76,12 @@ depends on your code or on a GPU."""
 
     @property
     def needed_height(self) -> int:
-        """The rows that show all cases: with a heading, the border and an open filter."""
+        """The rows that show all cases: with a heading, the border, a filter and launches."""
         filter_height = 1 if self.query_one(Input).has_class("open") else 0
-        return len(self.rows.cases) + filter_height + _ROWS_AROUND_CASES
+        width = self.content_size.width
+        launches = Content(self._launches)
+        launches_height = launches.get_height({}, width) if self._launches and width else 0
+        return len(self.rows.cases) + filter_height + launches_height + _ROWS_AROUND_CASES
 
     @property
     def marked(self) -> tuple[str, ...]:
@@ -89,8 +98,12 @@ depends on your code or on a GPU."""
         self._update_title()
 
     def show_launches(self, launches: str) -> None:
-        """Show in the title which launches a comparison needs, if some are missing."""
-        self.border_title = Content(f"Cases: {launches}" if launches else "Cases")
+        """Show below the table which launches a comparison needs, if some are missing."""
+        if launches != self._launches:
+            self._launches = launches
+            line = self.query_one("#launches", Static)
+            line.update(launches)
+            line.set_class(bool(launches), "shown")
 
     def show_estimate(self, estimate: RunEstimate) -> None:
         """Show the estimated duration of each case, and of the marked cases or of all."""

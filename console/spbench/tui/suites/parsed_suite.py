@@ -136,7 +136,8 @@ def describe_launches(parsed: ParsedSuite) -> str:
     if present >= needed:
         return ""
     launches = format_quantity(present, "launch", "launches")
-    return f"{launches} each, comparing needs {needed} (Ctrl+D, repeat)"
+    cases = format_quantity(len(parsed.cases), "case")
+    return f"{launches} of each case: to compare runs of {cases}, set repeat to {needed} (Ctrl+D)"
 
 
 @dataclass(frozen=True, slots=True)
