@@ -109,3 +109,26 @@ async def test_undo_keeps_the_selected_case_in_view(suite):
         await wait_for_cases(pilot, 93)
         assert table.cursor_key == lowest
         await wait_until(pilot, lambda: lowest in table.visible_keys)
+
+
+@pytest.mark.parametrize("text", [SUITE, MANY], ids=["few", "many"])
+async def test_focused_cases_have_the_rows_of_a_small_terminal(suite, text):
+    suite.write_text(text)
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot, 3 if text == SUITE else 93)
+        command = app.screen.query_one(CommandPane)
+        table = app.screen.query_one(CasesTable).table
+        launches = app.screen.query_one("#launches")
+        await wait_until(pilot, lambda: launches.size.height == 1)
+        await wait_until(pilot, lambda: table.size.height >= 9)  # with the heading
+        await wait_until(pilot, lambda: command.outer_size.height == 1)
+        assert get_text_pane(app).editor.size.height >= 3
+        await pilot.press("e")
+        await wait_until(pilot, lambda: command.outer_size.height >= 5)
+        await wait_until(pilot, lambda: get_text_pane(app).editor.size.height >= 8)
+        command.focus()
+        await wait_until(pilot, lambda: app.focused is command)
+        assert command.outer_size.height >= 5
+        table.focus()
+        await wait_until(pilot, lambda: command.outer_size.height == 1)

@@ -35,6 +35,9 @@ COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""
 _MIN_FITTED_HEIGHT = 16
 """Height of the pane from which table and command both have enough rows."""
+_MIN_SPLIT_WIDTH = 100
+_MIN_SPLIT_HEIGHT = 30
+"""Size of the terminal from which text, table and command have enough rows at once."""
 _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
@@ -137,6 +140,11 @@ class CasesPane(Vertical):
     /* The table is as high as its cases, and at most 60 %; the command has the rest. */
     CasesPane.-fitted > #cases-frame { min-height: 7; max-height: 60%; }
     CasesPane.-fitted > CommandPane { height: 1fr; max-height: 100%; }
+    /* In a small terminal the focused cases have the rows of the text and the command. */
+    CasesPane#cases-pane.folded { height: 99fr; }
+    CasesPane.folded > CommandPane { height: 1; min-height: 1; }
+    CasesPane.small #launches { display: none; }
+    CasesPane.small.folded #launches.shown { display: block; }
     """
 
     class CaseSelected(Message):
@@ -159,13 +167,35 @@ class CasesPane(Vertical):
         yield CasesTable(id="cases-frame")
         yield CommandPane(id="command", classes="pane")
 
+    def on_descendant_focus(self) -> None:
+        """Give the table more rows in a low terminal while it has the focus."""
+        self._mark_focus()
+
+    def on_descendant_blur(self) -> None:
+        """Give the rows back to the text and the command."""
+        self._mark_focus()
+
+    def _mark_focus(self) -> None:
+        if self.screen.focused is None:  # the terminal has lost the focus
+            return
+        (width, height) = self.app.size
+        is_small = width < _MIN_SPLIT_WIDTH and height < _MIN_SPLIT_HEIGHT
+        folds = is_small and self.cases.has_focus_within
+        self.set_class(is_small, "small")
+        self.set_class(folds, "folded")
+        command = self.query_one(CommandPane)
+        command.set_class(not folds, "pane")
+        command.set_class(folds, "frameless")
+        self._fit_table()
+
     def on_resize(self) -> None:
         """Give the table the rows that it needs if the pane is next to the text."""
+        self._mark_focus()
         self._fit_table()
         self._show_command_soon()  # in columns that fit the new width
 
     def _fit_table(self) -> None:
-        fitted = self.size.height >= _MIN_FITTED_HEIGHT
+        fitted = self.size.height >= _MIN_FITTED_HEIGHT and not self.has_class("folded")
         self.set_class(fitted, "-fitted")
         self.cases.styles.height = self.cases.needed_height if fitted else "1fr"
 
