@@ -7,12 +7,13 @@ from spbench.engine.run_estimate import CaseEstimate, EstimateSource
 from spbench.tui.suites.case_facts import find_inherited_names, render_case_facts
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.cases_table import CasesTable
-from support.tui.app_driver import wait_until
+from support.tui.app_driver import read_screen, wait_until
 from support.tui.suites_page import (
     FIRST_CASE_LINE,
     SUITE,
     answer,
     get_text_pane,
+    list_messages,
     move_to_line,
     open_suite,
     wait_for_cases,
@@ -132,3 +133,26 @@ async def test_focused_cases_have_the_rows_of_a_small_terminal(suite, text):
         assert command.outer_size.height >= 5
         table.focus()
         await wait_until(pilot, lambda: command.outer_size.height == 1)
+
+
+async def test_command_of_a_removed_case_makes_way_for_what_to_do(suite):
+    text = SUITE.partition("  # The first")[0]
+    suite.write_text(text)
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "name: made-up" in read_screen(app))
+        get_text_pane(app).editor.replace_text(SUITE, FIRST_CASE_LINE, "case first added")
+        await wait_for_cases(pilot)
+        command = app.screen.query_one(CommandPane)
+
+        def read_command():
+            return str(command.query_one(Static).content)
+
+        await wait_until(pilot, lambda: "spbench_workers" in read_command())
+        app.screen.query_one(CasesTable).table.focus()
+        await pilot.press("ctrl+z")
+        await wait_until(pilot, lambda: "F4 adds one" in read_command())
+        assert "spbench_workers" not in read_command()
+        assert str(command.border_title) == "Command"
+        await pilot.press("f7")
+        await wait_until(pilot, lambda: "no cases yet; F4 adds one" in list_messages(app)[-1])

@@ -41,6 +41,7 @@ _MIN_SPLIT_HEIGHT = 30
 _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
+EMPTY_SUITE = "The suite has no cases yet: F4 adds one and shows its command here."
 
 
 class CommandPane(VerticalScroll):
@@ -215,6 +216,11 @@ class CasesPane(Vertical):
         return bool(self.query_one(CommandPane).command_line)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no case is known: the suite has none, or errors since it was opened."""
+        return not self._rows.cases
+
+    @property
     def _rows(self) -> SuiteCaseRows:
         return self.cases.rows
 
@@ -294,6 +300,9 @@ class CasesPane(Vertical):
         parsed = self._parsed
         if case is not None and parsed is not None:
             self._compute_command(parsed, case, self.cases.estimate)
+        elif parsed is not None and self.is_empty:
+            self.workers.cancel_group(self, "command")
+            self.query_one(CommandPane).show(EMPTY_SUITE)
 
     @work(exclusive=True, group="estimate", description="the duration of the suite")
     async def _show_estimate(self, parsed: ParsedSuite) -> None:

@@ -110,8 +110,10 @@ class RunActions:
     def _get_selected_case(self) -> Case | None:
         """Return the selected case; show an error if there is none."""
         case = self._cases_pane.case
-        if case is None:
-            self._page.show_error("no case is selected: open a suite, or fix its errors")
+        if case is None and self._cases_pane.is_empty and not self._pane.error_count:
+            self._page.show_error("no case is selected: the suite has no cases yet; F4 adds one")
+        elif case is None:
+            self._page.show_error("no case is selected: select one, or fix the errors of the text")
         return case
 
     async def _prepare_run(self) -> bool:
