@@ -119,15 +119,17 @@ async def test_undo_names_the_change_of_a_form_and_the_lines_of_typed_text(suite
         await answer(pilot, "y")
         await wait_for_cases(pilot, 1)
         get_editor(app).focus()
-        await pilot.press("ctrl+home", "x", *["ctrl+z"] * 3, "ctrl+y")
-        assert [message.text for message in app.message_log][-4:] == [
-            "undone: text of line 1 (Ctrl+Y redoes it)",
-            "your typing is undone; Ctrl+Z again undoes: case second deleted",
-            "undone: case second deleted (Ctrl+Y redoes it)",
-            "redone: case second deleted (Ctrl+Z undoes it)",
-        ]
-        levels = [message.severity for message in app.message_log]
-        assert levels[-4:] == ["information", *["warning"] * 3]
+        pane = get_text_pane(app)
+        await pilot.press("ctrl+home", "x", "ctrl+z")
+        assert str(pane.border_subtitle) == "undone: text of line 1 (Ctrl+Y redoes it)"
+        await pilot.press("ctrl+z")
+        question = "your typing is undone; Ctrl+Z again undoes: case second deleted"
+        assert app.message_log[-1].text == question
+        await pilot.press("ctrl+z")
+        assert str(pane.border_subtitle) == "undone: case second deleted (Ctrl+Y redoes it)"
+        await pilot.press("ctrl+y")
+        assert str(pane.border_subtitle) == "redone: case second deleted (Ctrl+Z undoes it)"
+        assert app.message_log[-1].text == question
 
 
 async def test_undone_change_of_a_form_is_shown_until_the_next_change(suite):
@@ -149,6 +151,21 @@ async def test_undone_change_of_a_form_is_shown_until_the_next_change(suite):
         assert str(pane.border_subtitle) == "redone: case second deleted (Ctrl+Z undoes it)"
         await replace_line(pilot, 1, "# mine")
         await wait_until(pilot, lambda: not pane.border_subtitle)
+
+
+@pytest.mark.parametrize("key", ["ctrl+s", "f5"])
+async def test_saving_or_running_removes_the_undone_change_from_the_border(suite, key):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot)
+        pane = get_text_pane(app)
+        pane.editor.replace_text(f"# mine\n{SUITE}", 1, "comment added")
+        await wait_until(pilot, lambda: pane.has_changes)
+        await pilot.press("ctrl+z", "ctrl+y")
+        assert "redone: comment added" in str(pane.border_subtitle)
+        await pilot.press(key)
+        await wait_until(pilot, lambda: not pane.border_subtitle)
+        assert suite.read_text().startswith("# mine")
 
 
 async def test_typed_text_is_undone_only_in_the_text(suite):

@@ -320,7 +320,7 @@ async def test_undo_of_composed_cases_removes_the_scroll_bar(suite):
         assert get_editor(app).text == composed
         app.screen.query_one("#cases").focus()
         await pilot.press("ctrl+z")
-        await wait_until(pilot, lambda: "undone: case gemm-3 added" in "".join(list_messages(app)))
+        await wait_until(pilot, lambda: "undone: case gemm-3 added" in read_screen(app))
 
 
 LONG = SUITE + "# and more\n" * 90

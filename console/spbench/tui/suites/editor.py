@@ -159,7 +159,7 @@ work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the
         self.go_to(line)
 
     def undo(self) -> None:
-        """Undo the last step, and report it.
+        """Undo the last step, and record it in `last_step`.
 
         Undo stops once between typed text and an earlier change of another kind, so that repeated
         keys do not take back the work of a form by mistake.
@@ -172,15 +172,15 @@ work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the
             self.app.notify(text, severity="warning", timeout=8, markup=False)
             return
         self._has_undone_typing = bool(steps) and not name
-        self._report_step(super().undo, steps, "undone: {} (Ctrl+Y redoes it)")
+        self._record_step(super().undo, steps, "undone: {} (Ctrl+Y redoes it)")
 
     def redo(self) -> None:
-        """Redo the last undone step, and report it."""
+        """Redo the last undone step, and record it in `last_step`."""
         self._has_undone_typing = False
         steps = self.history.redo_stack
-        self._report_step(super().redo, steps, "redone: {} (Ctrl+Z undoes it)")
+        self._record_step(super().redo, steps, "redone: {} (Ctrl+Z undoes it)")
 
-    def _report_step(
+    def _record_step(
         self, change: Callable[[], None], steps: Sequence[Sequence[Edit]], message: str
     ) -> None:
         lines = list(self.document.lines)
@@ -188,15 +188,7 @@ work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the
         if not steps:
             return
         name = find_name(steps[-1])
-        text = message.format(name or describe_lines(lines, self.document.lines))
-        self.last_step = text
-        # A warning, so that the step is not mistaken for one more of typed text.
-        self.app.notify(
-            text,
-            severity="warning" if name else "information",
-            timeout=8 if name else 4,
-            markup=False,
-        )
+        self.last_step = message.format(name or describe_lines(lines, self.document.lines))
 
     def action_complete(self) -> None:
         """Ask for a key or value that is allowed at the cursor, and insert it."""

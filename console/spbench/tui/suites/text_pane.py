@@ -140,6 +140,7 @@ class TextPane(Vertical):
         """Record that the text was saved."""
         self._set_document(document)
         self._saved = document.text
+        self.forget_step()
         if not self.has_changes:  # the user may have typed in the meantime
             self.delete_recovery_file()
         self._update_title()
@@ -179,6 +180,11 @@ class TextPane(Vertical):
         self._undone_text = self.editor.text
         self.border_subtitle = Content(self.editor.last_step)
         return self.editor.cursor_line if self.editor.cursor_location != location else 0
+
+    def forget_step(self) -> None:
+        """Remove the undone change from the border, after the text was saved or run."""
+        if self.border_subtitle:
+            self.border_subtitle = ""
 
     def _set_document(self, document: SuiteDocument) -> None:
         self.document = document
@@ -337,8 +343,8 @@ class TextPane(Vertical):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Parse the text after a change."""
         event.stop()
-        if self.border_subtitle and self.editor.text != self._undone_text:
-            self.border_subtitle = ""
+        if self.editor.text != self._undone_text:
+            self.forget_step()
         self._update_title()
         self._schedule_backup()
         self.schedule_parse()

@@ -146,6 +146,7 @@ class RunActions:
         document = self._pane.document
         parsed = await self._pane.parse()
         assert document is not None  # checked by `_prepare_run`
+        self._pane.forget_step()
         rejection = await asyncio.to_thread(find_rejection_reason, parsed, cases)
         if rejection is not None:
             question = f"Not started: {rejection}. It may stall this machine."
