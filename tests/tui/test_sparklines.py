@@ -3,7 +3,12 @@
 from spbench.record.machine.host_loads import HostLoads
 from spbench.tui.run.panes.hosts_panel import HostLoadRows
 from spbench.tui.run.rank_cells import fit_recent_scale
+from spbench.tui.run.wide_layout import MIN_RIGHT_WIDTH
 from spbench.tui.widgets.glyphs import render_sparkline
+from spbench.tui.widgets.table_columns import lay_out, measure_cells
+
+PANE_FRAME = 5
+"""Columns of a pane without those of its table: border, padding and scroll bar."""
 
 
 def test_sparkline_heights_follow_the_values():
@@ -30,14 +35,35 @@ def test_row_has_sparkline_and_number_of_each_quantity():
     for cpu in (0.1, 0.97):
         loads.add("node01", {"cpu": cpu, "memory": 0.5, "received": 1.5e6})
     rows = HostLoadRows(loads)
-    host, cpu_cell, memory_cell, received_cell, sent_cell, gpu_cell = rows.cells("node01")
+    host, cpu_cell, memory_cell, received_cell, sent_cell = rows.cells("node01")
     assert host == "node01"
-    assert cpu_cell.text.endswith("▁▇   97 %")
+    assert cpu_cell.text.endswith("▁▇  97 %")
     assert cpu_cell.style == "slow"
     assert memory_cell.text.endswith("50 %")
     assert received_cell.text.endswith("1.50 MB/s")
-    assert (sent_cell.text, gpu_cell.text) == ("", "")
+    assert sent_cell.text == ""
     assert rows.sort_value("node01", "cpu") == 0.97
+
+
+def test_column_of_gpus_appears_with_their_first_reading():
+    loads = HostLoads()
+    loads.add("node01", {"cpu": 0.1})
+    rows = HostLoadRows(loads)
+    assert [column.key for column in rows.columns][-1] == "sent"
+    loads.add("node02", {"gpu": 0.5})
+    rows.update()
+    assert [column.key for column in rows.columns][-1] == "gpu"
+    assert rows.cells("node02")[-1].text.endswith("50 %")
+
+
+def test_loads_of_hosts_fit_next_to_the_cases():
+    loads = HostLoads()
+    reading = {"cpu": 1.0, "memory": 0.5, "received": 1.5e6, "sent": 1.5e6}
+    loads.add("node01", reading)
+    rows = HostLoadRows(loads)
+    widths = measure_cells(rows.cells("node01"))
+    layout = lay_out(rows.columns, MIN_RIGHT_WIDTH - PANE_FRAME, cell_widths=widths)
+    assert layout.left_out == 0
 
 
 def test_hosts_are_sorted_by_name_and_number():

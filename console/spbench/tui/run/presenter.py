@@ -105,9 +105,9 @@ class RunPresenter:
         self.ranks.filter = ""
         self.ranks.restore_order()
         self.cursors.set_rows(self.cases, selection.cases)
-        self.hosts = [body.query_one(name, LineTable) for name in ("#host-loads", "#extra-loads")]
-        for table in self.hosts:
-            table.set_rows(HostLoadRows(selection.feed.state.host_loads))
+        self._host_loads = HostLoadRows(selection.feed.state.host_loads)
+        for pane in body.query(HostLoadsPane):
+            pane.query_one(LineTable).set_rows(self._host_loads, self._host_loads.columns)
         self.gpus = body.query_one("#gpus", LineTable)
         self.gpus.set_rows(GpuRows(selection.feed.state.gpu_loads))
         self.cursors.set_rows(self.ranks, self._source, self._source.columns)
@@ -314,12 +314,12 @@ class RunPresenter:
     def _show_hosts(self) -> None:
         self._body.empty_panels = self.selection.list_empty_panels()
         ended = self.selection.feed.ended
+        self._host_loads.update()
         for pane in self._body.query(HostLoadsPane):
-            pane.show_ended(ended)
+            pane.show(self._host_loads, ended=ended)
         self._body.query_one("#gpus-pane", Pane).set_title(name_readings("GPUs", ended=ended))
-        for table in (*self.hosts, self.gpus):
-            if table.is_on_screen:
-                table.update_rows()
+        if self.gpus.is_on_screen:
+            self.gpus.update_rows()
 
     def _show_strip(self) -> None:
         source = self._source

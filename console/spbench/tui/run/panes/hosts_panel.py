@@ -15,7 +15,7 @@ from spbench.tui.widgets.glyphs import render_sparkline
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import Column, TableCell
 
-SPARKLINE_WIDTH = 12
+SPARKLINE_WIDTH = 7
 """Cells of a sparkline, one per second."""
 _SHARES = ("cpu", "memory", "gpu")
 _RATES = ("received", "sent")
@@ -25,7 +25,7 @@ NO_LOADS = "no host has said its load"
 COLUMNS = (
     Column("host", "host", 9, flexible=True),
     *(
-        Column(name, title, SPARKLINE_WIDTH + 10, drop_priority=rank)
+        Column(name, title, SPARKLINE_WIDTH + 6, drop_priority=rank)
         for name, title, rank in (
             ("cpu", "cpu", 0),
             ("memory", "memory", 1),
@@ -44,16 +44,34 @@ class HostLoadsPane(Pane):
         table = LineTable(COLUMNS, FixedRows(COLUMNS), id=name, empty=NO_LOADS)
         super().__init__(name_readings(LOADS_TITLE, ended=False), table, id=f"{name}-pane")
 
-    def show_ended(self, ended: bool) -> None:
-        """Show in the title whether the newest loads are those at the end of the run."""
+    def show(self, rows: HostLoadRows, *, ended: bool) -> None:
+        """Show the loads; the title has whether they are those at the end of the run."""
         self.set_title(name_readings(LOADS_TITLE, ended=ended))
+        table = self.query_one(LineTable)
+        if not table.is_on_screen:
+            return
+        if table.shows(rows, rows.columns):
+            table.update_rows()
+        else:
+            table.set_rows(rows, rows.columns)
 
 
 class HostLoadRows:
-    """One row per host: a sparkline of the last seconds and the newest value."""
+    """One row per host: a sparkline of the last seconds and the newest value.
+
+    Attributes:
+        columns: The columns of the table; only `update` changes them.
+    """
 
     def __init__(self, loads: HostLoads) -> None:
+        self.columns: tuple[Column, ...] = COLUMNS
         self._loads = loads
+        self.update()
+
+    def update(self) -> None:
+        """Leave out the column of the GPUs on hosts without any."""
+        has_gpus = any(self._loads.get(host, "gpu") for host in self._loads.hosts())
+        self.columns = COLUMNS if has_gpus else COLUMNS[:-1]
 
     def keys(self) -> Sequence[Hashable]:
         """Return the hosts, sorted by name and number."""
@@ -69,7 +87,7 @@ class HostLoadRows:
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of a host."""
         host = str(key)
-        names = (column.key for column in COLUMNS[1:])
+        names = (column.key for column in self.columns[1:])
         return [host, *(_render_load(name, self._loads.get(host, name)) for name in names)]
 
     def sort_value(self, key: Hashable, column: str) -> Any:
@@ -96,7 +114,7 @@ def _render_load(name: str, history: LoadHistory | None) -> TableCell:
     newest_value = history.last[-1]
     if name in _SHARES:
         bars = render_sparkline(history.last, SPARKLINE_WIDTH, 1.0)
-        text = f"{bars} {format_percent(newest_value):>6}"
+        text = f"{bars} {format_percent(newest_value):>5}"
         return TableCell(text, "slow" if name == "cpu" and newest_value > BUSY_SHARE else "")
     bars = render_sparkline(history.last, SPARKLINE_WIDTH, history.maximum)
     return TableCell(f"{bars} {format_rate(newest_value / 1e9)}")
