@@ -8,6 +8,7 @@ import socket
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from textual.widget import Widget
@@ -21,9 +22,10 @@ from spbench.record.planted_faults import FAULT_FOUND
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.advice import name_keys
 from spbench.tui.dialogs import Confirm
-from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, LiveSource, ReplaySource
+from spbench.tui.feed import BATCH_BYTES, REPLAY_SPEEDS, Feed, LiveSource, ReplaySource
 from spbench.tui.panes import Pane
 from spbench.tui.run.body import RunBody
+from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.details import DetailsScreen
 from spbench.tui.run.findings import RunFindings
 from spbench.tui.run.panels import CHART_PANELS, Panel, list_panes
@@ -1355,6 +1357,20 @@ async def test_case_that_later_ones_pass_waits_for_its_own_launch(open_run):
     ]
     async with open_run(WIDE, events) as run:
         await run.wait_for_texts("program waits for its own launch")
+
+
+def test_case_between_two_launches_has_its_time_so_far():
+    folder = RunFolder(Path("made-up-run"))
+    feed = Feed(folder, LiveSource(folder))
+    ends = [make.rank_event("case_end", rank, case="warp") for rank in range(4)]
+    case = describe_synthetic_case(repeat=2)
+    events = [*make.make_started_run(case, hosts=HOSTS), *make_samples([[2.0]] * 4), *ends]
+    for event in [*events, make.job_end(), make.job_start("warp", np=4, job=2)]:
+        feed._apply(event)
+    rows = RunCaseRows(feed)
+    rows.update()
+    assert "waiting 1/2" in rows.cells("warp")[0].text
+    assert "…2.00 ms" in rows.cells("warp")
 
 
 async def test_all_panes_change_to_a_new_case_in_one_tick(open_run, monkeypatch):

@@ -231,6 +231,9 @@ class RunCaseRows:
         time = previous.time if previous is not None else None
         if self._has_time(case):
             _, time = self._times[case.id]
+        elif waits and time is None:  # the page has opened after the repeats so far
+            summary = case.summary("time_ms")
+            time = summary.p50 if summary else None
         return CaseRow(
             status=CaseStatus.WAITING if waits else self._feed.case_status(case),
             id=case.id,
