@@ -1566,6 +1566,15 @@ async def test_end_of_a_run_ends_the_pause(open_run):
         )
 
 
+async def test_findings_of_the_previous_run_are_emptied(open_run, tmp_path):
+    async with open_run((160, 48), make_ended_run()) as run:
+        await run.wait_until(lambda: run.page.presenter.findings)
+        folder = RunFolder(tmp_path / "home" / "runs" / "made-up-next")
+        run.app.context.watch_run(folder, ScriptedSource(folder, []))
+        await run.wait_until(lambda: run.page.shown_feed.folder is folder)
+        assert run.page.query_one("#findings", FindingsPanel)._shown == []
+
+
 async def test_headline_resets_for_another_run(open_run, tmp_path):
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_for_texts("4 ranks on 3 hosts")

@@ -111,8 +111,8 @@ class RunPresenter:
         self.gpus = body.query_one("#gpus", LineTable)
         self.gpus.set_rows(GpuRows(selection.feed.state.gpu_loads))
         self.cursors.set_rows(self.ranks, self._source, self._source.columns)
-        for show_chart in charts:
-            show_chart()  # they have the samples of the run that was shown before
+        for show in (*self._charts, self._show_findings):
+            show()  # they have the contents of the run that was shown before
 
     def tick(self) -> None:
         """Update the ranks and a share of the other parts, if there were recent changes."""
