@@ -685,6 +685,14 @@ async def test_panes_keep_their_places_during_a_run(open_run, size):
             assert await list_regions() == regions
 
 
+async def test_empty_parts_have_no_legend(open_run):
+    case = make.describe_case("a", 4, metrics=[make.TIME, PARTS])
+    async with open_run((160, 48), make.make_started_run(case, hosts=HOSTS)) as run:
+        pane = run.page.query_one("#parts-pane")
+        await run.wait_until(lambda: pane.is_on_screen)
+        assert not pane.query_one(StackedBars).display
+
+
 @pytest.mark.parametrize("times", [[2.0, 2.0, 2.0], [2.0, 2.0, 90.0]])
 async def test_parts_name_the_median_if_long_iterations_decide_the_mean(open_run, times):
     case = make.describe_case("a", 4, metrics=[make.TIME, PARTS])

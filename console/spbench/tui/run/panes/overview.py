@@ -213,6 +213,7 @@ class PartsPane(Pane):
         self._group: BarGroup | None = None
         self._note = Static(NO_PARTS, markup=False)
         self._chart = StackedBars()
+        self._chart.display = False
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
