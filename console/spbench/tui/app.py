@@ -280,6 +280,9 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
                 "(To end the run itself, cancel it on the Run page.)"
             )
 
+        if self.context.start_queue.waiting:
+            reasons.append("A start that waits for its end is lost.")
+
         def answer(yes: bool | None) -> None:
             if yes:
                 for page in self.pages.values():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from spbench.errors import FailedRunError, SpbenchError
 from spbench.launch.choice import DEFAULT_CHOICE, LaunchChoice
 from spbench.tui.start_failure import StartFailure, explain_start_failure
+from spbench.tui.start_queue import StartQueue
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -76,6 +77,7 @@ class ConsoleContext:
         rewritten_suites: Suites that other pages have written, for the Suites page to read again.
         compared_side: The other side of the comparison for which the last run was started.
         run_to_compare: The id of a run that the Results page compares when it is shown next.
+        start_queue: Lets starts begin one after the other.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class ConsoleContext:
         self.rewritten_suites: set[Path] = set()
         self.compared_side: str | None = None
         self.run_to_compare: str | None = None
+        self.start_queue = StartQueue(self, options.home, app)
         self._failed_settings: object = None
         self._run_before_start: Feed | None = None
         self._app = app
@@ -267,12 +270,14 @@ class ConsoleContext:
         if self._starting_run is not None:
             self._starting_run.cancel()
 
-    def start_failed_cases(self, folder: RunFolder, *, with_faults: bool = True) -> None:
+    def start_failed_cases(
+        self, folder: RunFolder, *, with_faults: bool = True, show: bool = True
+    ) -> None:
         """Start a run of the failed cases of a recorded run, in the folder of that run."""
         from spbench.engine.background import WITHOUT_FAULTS, find_start_folder
 
         more = () if with_faults else (WITHOUT_FAULTS,)
-        self.start_run(("--failed", folder.id, *more), find_start_folder(folder))
+        self.start_run(("--failed", folder.id, *more), find_start_folder(folder), show=show)
 
     def start_suite(
         self,
@@ -282,6 +287,7 @@ class ConsoleContext:
         *,
         oversubscribe: bool = False,
         overrides: Sequence[str] = (),
+        show: bool = True,
     ) -> None:
         """Start a run of a suite, or of some of its cases, on the chosen hosts.
 
@@ -306,6 +312,7 @@ class ConsoleContext:
         self.start_run(
             build_run_args(path, choice, cases=cases, inject=inject, overrides=all_overrides),
             start_again=start_again,
+            show=show,
         )
 
     async def _launch(self, args: tuple[str, ...], folder: Path) -> None:

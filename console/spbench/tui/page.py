@@ -18,6 +18,7 @@ from textual.worker import WorkerError
 from spbench.errors import SpbenchError
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm, FaultsAgainDialog
+from spbench.tui.start_queue import Admission, WaitingNote
 from spbench.tui.tab_bar import Tab, TabBar, find_tabs_width, fit_status, format_run_status
 from spbench.tui.widgets.keys import KeyBar
 
@@ -60,6 +61,7 @@ class Page(Screen[None]):
         """Yield tab bar, body and key bar."""
         yield TabBar(self.context.titles, self.NAME)
         yield from self.compose_body()
+        yield WaitingNote()
         yield KeyBar(self.FOOTER, lambda action: self.is_mounted and self.offers(action))
 
     def compose_body(self) -> ComposeResult:
@@ -101,6 +103,7 @@ class Page(Screen[None]):
         titles = dict(self.context.titles)
         location = (titles.get(self.NAME, ""), *filter(None, self.describe_location()))
         self.query_one(TabBar).show(self._format_status(), location)
+        self.query_one(WaitingNote).show(self._describe_waiting())
         self._update_offers()
 
     def _update_offers(self) -> None:
@@ -146,6 +149,11 @@ class Page(Screen[None]):
         width = self.size.width - find_tabs_width(context.titles) - 1
         return fit_status(run, launch, width, keeps_run=context.is_run_active())
 
+    def _describe_waiting(self) -> str:
+        line = self.context.start_queue.describe()
+        key = "x" if self.NAME in ("run", "results") else "x on page 2"
+        return f"{line}; {key} removes it" if line else ""
+
     def start_action(self, action: Callable[..., Awaitable[object]], *args: object) -> None:
         """Start an action that may open dialogs and wait for files."""
         self.run_worker(partial(action, *args), group="action")
@@ -187,11 +195,9 @@ class Page(Screen[None]):
             later: Runs that the caller starts again after it; they are part of the question.
         """
         launches = "" if repeat is None else f" with {repeat} launches of each case"
-        is_active = self.context.is_run_active()
-        note = " The one that is watched keeps running." if is_active else ""
         names = "".join(f", and then {run.id}," for run in later)
         new = "new runs" if later else "a new run"
-        question = f"Start {folder.id}{names} again{launches}, as {new}?{note}"
+        question = f"Start {folder.id}{names} again{launches}, as {new}?"
         with_faults = await self._ask_again(folder, question, "Run again")
         if with_faults is None:
             return False
@@ -205,7 +211,7 @@ class Page(Screen[None]):
         with_faults: bool = True,
         show: bool = True,
     ) -> bool:
-        """Start a run again without a question; return whether it was started.
+        """Start a run again; ask only if a run is running. Return whether it was started.
 
         Args:
             folder: The run.
@@ -219,6 +225,10 @@ class Page(Screen[None]):
             build = partial(build_rerun_args, folder, repeat, with_faults=with_faults)
             args = await asyncio.to_thread(build)
             cwd = await asyncio.to_thread(find_start_folder, folder)
+            admission = await self.context.start_queue.admit(f"{folder.id} again", show=show)
+            if admission is Admission.REJECTED:
+                return False
+            show = show and admission is Admission.AT_ONCE
             self.context.start_run(args, cwd, show=show)
         except SpbenchError as error:
             self.show_error(str(error), timeout=10)
@@ -234,7 +244,10 @@ class Page(Screen[None]):
         question = f"Run again from {folder.id}: {describe_unpassed(statuses)}?"
         with_faults = await self._ask_again(folder, question, "Run")
         if with_faults is not None:
-            self.context.start_failed_cases(folder, with_faults=with_faults)
+            admission = await self.context.start_queue.admit(f"the failed cases of {folder.id}")
+            if admission is not Admission.REJECTED:
+                show = admission is Admission.AT_ONCE
+                self.context.start_failed_cases(folder, with_faults=with_faults, show=show)
 
     async def _ask_again(self, folder: RunFolder, question: str, yes: str) -> bool | None:
         """Return whether to run again with the planted faults of a run; None: not at all."""

@@ -51,7 +51,7 @@ class RecordingApp(ConsoleApp):
         self.started = []
         vars(self.context).update(start_run=self._record_start)
 
-    def _record_start(self, arguments, folder=None, start_again=None):
+    def _record_start(self, arguments, folder=None, start_again=None, show=True):
         self.started.append(tuple(arguments))
 
 

@@ -17,6 +17,7 @@ FAILURE_ACTIONS = frozenset({"failed", "rest"})
 """Actions that run failed cases again, or only cancelled ones."""
 FOOTER = (
     *(
+        "results.unqueue",
         "results.compare",
         "results.repeat",
         "results.failed",
@@ -71,6 +72,9 @@ RESULTS_BINDINGS: list[BindingType] = [
     make_binding("results.replay", "p", "replay", "Replay", "Play the recorded run again"),
     make_binding("results.failed", "F", "failed", "Run failed", "Run again what failed in the run"),
     make_binding("results.rest", "F", "rest", "Run rest", "Run what was cancelled in the run"),
+    make_binding(
+        "results.unqueue", "x", "remove_start", "Drop start", "Remove the start that waits"
+    ),
     make_binding("results.attach", "W", "attach", "Watch", "Watch a run that is still running"),
     make_binding("results.copy", "y", "copy", "Copy id", "Copy the run's id"),
 ]

@@ -224,6 +224,8 @@ both, a metric over runs, a metric over a swept parameter."""
     def offers(self, action: str) -> bool:
         """Return whether the run under the cursor and the view allow an action."""
         run = self._pane.selected_run()
+        if action == "remove_start":
+            return bool(self.context.start_queue.waiting)
         if action == "attach":
             return any(other.status == RunStatus.RUNNING for other in self._runs)
         if run is None:
@@ -319,6 +321,11 @@ both, a metric over runs, a metric over a swept parameter."""
     def action_attach(self) -> None:
         """Watch the run under the cursor if it is running, or else the newest running run."""
         self._starts.watch(self._pane.selected_run(), self._runs)
+
+    def action_remove_start(self) -> None:
+        """Remove the start that waits for the end of a run."""
+        if not self.context.start_queue.remove_next():
+            self.notify("no start waits for the end of a run", timeout=3)
 
     def action_failed(self) -> None:
         """Start a run of the failed cases of the run under the cursor."""

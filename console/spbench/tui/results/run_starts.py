@@ -13,10 +13,9 @@ from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
+from spbench.tui.start_queue import POLL_INTERVAL
 from spbench_core.events.statuses import RunStatus
 
-POLL_INTERVAL = 0.2
-"""Time between two checks whether the first of two runs has ended, in seconds."""
 _STILL_RUNNING = "this run is still running; o shows it"
 
 
@@ -54,7 +53,11 @@ class RunStarts:
     async def _start_after(self, repetition: Repetition) -> None:
         """Start a run again as soon as the one that was started before has ended."""
         folder = await self._find_started()
-        if folder is None or not await _wait_for_end(folder):
+        queue = self._page.context.start_queue
+        if folder is not None and not await queue.wait(f"{repetition.folder.id} again"):
+            self._await(())
+            return
+        if folder is None or not await asyncio.to_thread(_has_completed, folder):
             self._await(())
             self._warn(f"{repetition.folder.id} was not run again: the run before it did not end")
             return
@@ -106,9 +109,6 @@ class RunStarts:
         self._page.app.notify(message, severity="warning")
 
 
-async def _wait_for_end(folder: RunFolder) -> bool:
-    """Wait until a run has ended; return whether it ran all its cases."""
-    while await asyncio.to_thread(folder.is_alive):
-        await asyncio.sleep(POLL_INTERVAL)
-    summary = await asyncio.to_thread(read_summary, folder)
-    return summary.status not in (RunStatus.CANCELLED, RunStatus.UNFINISHED)
+def _has_completed(folder: RunFolder) -> bool:
+    """Return whether a run that has ended ran all its cases."""
+    return read_summary(folder).status not in (RunStatus.CANCELLED, RunStatus.UNFINISHED)

@@ -42,11 +42,11 @@ def is_possible(
 
 
 def can_cancel(context: ConsoleContext) -> bool:
-    """Return whether a run is being started, or the watched one runs on this machine.
+    """Return whether a start can be removed, or the watched run is on this machine.
 
     The page shows a started run only in its next tick.
     """
-    if context.starting_since is not None:
+    if context.starting_since is not None or context.start_queue.waiting:
         return True
     feed = context.feed
     return feed is not None and context.is_run_active() and feed.remote_host is None
@@ -70,7 +70,7 @@ def _has_failed(feed: Feed) -> bool:
 
 def has_effect(action: str, selection: RunSelection | None, context: ConsoleContext) -> bool:
     """Return whether an action has an effect in the present status of the run."""
-    if action == "cancel" and context.starting_since is not None:
+    if action == "cancel" and (context.starting_since is not None or context.start_queue.waiting):
         return True
     if action == "watch":
         return context.can_watch
@@ -106,7 +106,7 @@ def has_use(action: str, context: ConsoleContext) -> bool:
     Actions on a run need a watched run, cancelling a live one, and play and speed a replay.
     """
     if action == "cancel":
-        return context.is_run_active() or context.starting_since is not None
+        return can_cancel(context)
     if context.feed is None:
         return has_effect(action, None, context)
     return action.partition("(")[0] not in REPLAY_ACTIONS or not context.is_run_active()

@@ -105,6 +105,7 @@ class RunPage(Page):
         bindings_state = (
             self.context.starting_since is not None,
             self.context.can_watch,
+            bool(self.context.start_queue.waiting),
             self.context.is_run_active(),
             feed,
             None if feed is None else (feed.ended, feed.remote_host, self._selection.is_playing),
@@ -268,7 +269,9 @@ class RunPage(Page):
         self.call_after_refresh(self.presenter.update_all)
 
     def action_cancel(self) -> None:
-        """Cancel the run after a question, or one that is just being started."""
+        """Remove a start that waits, or cancel the run, after a question if it has begun."""
+        if self.context.start_queue.remove_next():
+            return  # the next x cancels the run
         if self.context.starting_since is not None:
             self.context.cancel_start()
         elif self.context.feed is not None:  # the page may still show the previous run

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spbench.tui.page import Page
+from spbench.tui.start_queue import Admission
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.file_actions import FileActions
 from spbench.tui.suites.parsed_suite import find_rejection_reason
@@ -152,12 +153,18 @@ class RunActions:
             question = f"Not started: {rejection}. It may stall this machine."
             if not await self._page.confirm(question, "Run anyway", "Cancel"):
                 return
+        names = ", ".join(cases[:1] if len(cases) == 1 else ())
+        request = f"{document.path.name} ({names})" if names else document.path.name
+        admission = await self._page.context.start_queue.admit(request)
+        if admission is Admission.REJECTED:
+            return
         self._page.context.start_suite(
             document.path,
             cases,
             fault,
             oversubscribe=rejection is not None,
             overrides=overrides,
+            show=admission is Admission.AT_ONCE,
         )
 
 
