@@ -103,7 +103,8 @@ async def _choose_refresh_rate(app: App[Any]) -> None:
     dialog = AskLine(question, parse_refresh_rate, current, required="a number")
     rate: float | None = await app.push_screen_wait(dialog)
     if rate is not None and settings_app.save_setting("refresh_hz", rate):
-        app.notify("from the next start of the console", title=f"{rate:g} Hz", timeout=4)
+        title = f"at most {rate:g} drawings per second"
+        app.notify("from the next start of the console", title=title, timeout=4)
 
 
 def _get_settings(app: App[Any]) -> SettingsApp:
