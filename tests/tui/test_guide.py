@@ -448,3 +448,12 @@ async def test_ctrl_c_copies_the_selection_of_an_editor(suite):
         await pilot.press("ctrl+c")
         await wait_until(pilot, lambda: app.clipboard == editor.text[:6])
         assert not app._notifications
+
+
+async def test_help_has_one_heading_for_names_of_actions(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: "name in settings" in read_screen(app))
+        assert read_screen(app).count("name in settings") == 1

@@ -19,6 +19,7 @@ from spbench.tui.widgets.prose import render_prose
 from spbench.tui.widgets.text import cell_width
 
 NO_HELP = "No help here."
+_ID_HEADING = "name in settings"
 GENERAL_HELP = """\
 The palette (ctrl+p) finds each action by a word of its description, on any page. It also has help
 on tasks: batch jobs, launchers, defaults, baselines, slow ranks and planted faults."""
@@ -40,6 +41,7 @@ class HelpScreen(ModalScreen[None]):
         super().__init__()
         self._texts = texts
         self._actions = actions
+        self._has_heading = False
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
@@ -58,16 +60,18 @@ class HelpScreen(ModalScreen[None]):
         if text:
             yield Static(render_prose(text))
         if actions:
-            yield Static(self._build_table(actions))
+            yield Static(self._build_table(actions, is_first=not self._has_heading))
+            self._has_heading = True
 
-    def _build_table(self, actions: Iterable[ActiveAction]) -> Table:
+    def _build_table(self, actions: Iterable[ActiveAction], is_first: bool) -> Table:
         """Return keys, descriptions and ids; all sections have columns of the same width."""
-        table = Table(box=None, show_header=False, pad_edge=False, expand=True)
+        table = Table(box=None, show_header=is_first, pad_edge=False, expand=True)
         key_width = max(cell_width(" ".join(action.keys)) for action in self._actions)
-        id_width = max(cell_width(action.id) for action in self._actions)
+        ids = [action.id for action in self._actions]
+        id_width = max(map(cell_width, (_ID_HEADING, *ids)))
         table.add_column(width=key_width, style="bold")
         table.add_column(ratio=1)
-        table.add_column(width=id_width, style="dim")
+        table.add_column(_ID_HEADING, width=id_width, style="dim", header_style="dim")
         for action in actions:
             cells = (" ".join(action.keys), action.description, action.id)
             table.add_row(*(Text(cell) for cell in cells))
