@@ -59,6 +59,27 @@ def test_better_matches_come_first():
     assert find_destinations(destinations, "") == destinations
 
 
+def test_exact_names_come_first():
+    names = ("halo-small", "halo", "my-halo")
+    destinations = [make_destination(name) for name in names]
+    matches = [destination.name for destination in find_destinations(destinations, "halo")]
+    assert matches == ["halo", "halo-small", "my-halo"]
+
+
+async def test_row_shows_the_benchmark_that_a_word_found(tmp_path):
+    case = Destination(
+        DestinationKind.SUITE_CASE, "first", "halo.yaml", "suites", benchmark="link.pingpong"
+    )
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        app.push_screen(JumpDialog([case], list))
+        await wait_until(pilot, lambda: "halo.yaml" in read_screen(app))
+        assert "link.pingpong" not in read_screen(app)
+        await pilot.press(*"ping")
+        await wait_until(pilot, lambda: "link.pingpong in halo.yaml" in read_screen(app))
+
+
 def test_shipped_suites_come_after_equal_matches():
     shipped = Destination(DestinationKind.SUITE, "resnet.yaml", "shipped", "shipped:resnet")
     shipped_case = Destination(

@@ -23,6 +23,7 @@ from spbench.tui.feed import Feed
 from spbench.tui.hosts.sources import read_sources
 from spbench.tui.suites.tree import SHIPPED, list_files
 
+_EXACT_SCORE = 5
 _PREFIX_SCORE = 4
 _PART_SCORE = 3
 _ELSEWHERE_SCORE = 2
@@ -212,6 +213,8 @@ def _rate(wanted_words: Iterable[str], destination: Destination, rate_word: _Rat
 
 def _rate_part(word: str, name: str, text: str) -> int:
     """Return the score of a word that a name or text contains; 0 without a match."""
+    if name.removesuffix(".yaml") == word.removesuffix(".yaml"):
+        return _EXACT_SCORE
     if name.startswith(word):
         return _PREFIX_SCORE
     if word in name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual import work
@@ -121,7 +121,8 @@ the run."""
         table = self.query_one(LineTable)
         width = max(_MIN_LOCATION_WIDTH, (table.size.width - _KIND_WIDTH) // 2)
         columns = _make_columns(width)
-        rows = [_make_row(destination, width) for destination in shown]
+        wanted_words = self.query_one(Input).value.lower().split()
+        rows = [_make_row(destination, width, wanted_words) for destination in shown]
         table.set_rows(FixedRows(columns, rows), columns)
         return shown
 
@@ -172,10 +173,17 @@ def _make_columns(location_width: int) -> tuple[Column, ...]:
     )
 
 
-def _make_row(destination: Destination, location_width: int) -> FixedRow:
+def _make_row(
+    destination: Destination, location_width: int, wanted_words: Iterable[str]
+) -> FixedRow:
+    """Return a row; a benchmark that a word found is in front of the location."""
+    benchmark = destination.benchmark
+    is_match = any(word in benchmark and word not in destination.name for word in wanted_words)
+    prefix = f"{benchmark} in " if is_match else ""
+    location = shorten_path(destination.location, max(1, location_width - len(prefix)))
     cells = (
         TableCell(destination.kind.value, "muted"),
         destination.name,
-        TableCell(shorten_path(destination.location, location_width), "muted"),
+        TableCell(f"{prefix}{location}", "muted"),
     )
     return FixedRow(cells, (destination.kind.value, destination.name, destination.location))
