@@ -291,9 +291,9 @@ async def test_keys_that_a_text_field_takes_are_not_offered(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(200, 60)) as pilot:
         await make_plan(pilot)
-        await wait_until(pilot, lambda: "+ Longer  - Shorter" in read_screen(app))
+        await wait_until(pilot, lambda: "+ Longer step  - Shorter step" in read_screen(app))
         get_input(app, "batch").focus()
-        await wait_until(pilot, lambda: "+ Longer  - Shorter" not in read_screen(app))
+        await wait_until(pilot, lambda: "+ Longer step  - Shorter step" not in read_screen(app))
         # The bar is empty for a moment while its keys are replaced.
         await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
         assert "f5 Run & compare" in read_screen(app)

@@ -46,7 +46,9 @@ PLAN_BINDINGS: list[BindingType] = [
         "Write the assumed links and memory into a file to edit",
     ),
     make_binding("plan.mode", "m", "mode", "Mode", "Switch between the fastest plan and DAPPLE's"),
-    make_binding("plan.longer", "plus,equals_sign", "lengthen", "Longer", "Draw the step longer"),
-    make_binding("plan.shorter", "minus", "shorten", "Shorter", "Draw the step shorter"),
+    make_binding(
+        "plan.longer", "plus,equals_sign", "lengthen", "Longer step", "Draw the step longer"
+    ),
+    make_binding("plan.shorter", "minus", "shorten", "Shorter step", "Draw the step shorter"),
     make_binding("plan.stop", "escape", "stop", "Stop", "Stop planning, or leave the fields"),
 ]
