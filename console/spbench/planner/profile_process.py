@@ -42,7 +42,7 @@ OWN_MODEL = "your network"
 """The kind of networks that are named ``MODULE:CALLABLE``."""
 MODELS = {
     "resnet": MeasurableModel(
-        "ResNet, a residual network; with depth 11 about 5 s",
+        "ResNet, a residual network; quick with depth 11",
         ("depth", "version", "arch", "image_size", "num_classes"),
         "depth",
     ),

@@ -78,7 +78,7 @@ NO_PROFILE = f"""\
 {_TITLE}
 
 1. Press Ctrl+N to measure a profile, the times of a model's layers. This
-   folder has none. With the default values it takes some seconds.
+   folder has none. The form shows the time it takes.
 {_STEPS}"""
 
 
