@@ -208,6 +208,7 @@ async def test_short_pane_has_the_launch_line_below_its_heading(suite):
     app = open_suite(suite, launch_choice=hosts)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_for_cases(pilot)
+        app.screen.query_one(CommandPane).focus()  # the focused cases would have its rows
         await wait_until(pilot, lambda: "(assumed, not run)" in read_screen(app))
         await wait_until(
             pilot, lambda: " mpirun_rsh " in read_screen(app).split("(assumed, not run)")[1]
