@@ -333,9 +333,9 @@ async def test_palette_writes_the_suites(tmp_path):
     app = make_empty_console(tmp_path)
     async with app.run_test(size=(120, 36)) as pilot:
         await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
-        await pilot.press("ctrl+p", *"shipped suites")
+        await pilot.press("ctrl+p", *"copy suites")
         await wait_until(
-            pilot, lambda: "Write the shipped suites into this folder" in read_screen(app)
+            pilot, lambda: "Copy suites of spbench into this folder" in read_screen(app)
         )
         await pilot.press("enter")
         await wait_until(pilot, lambda: (tmp_path / "hostfiles" / "slurm.hosts").is_file())

@@ -52,7 +52,7 @@ async def test_facts_of_the_selected_case_are_below_its_command(suite, case_esti
         def read_command():
             return str(pane.query_one(Static).content)
 
-        await wait_until(pilot, lambda: "and 1.5 s as its share" in read_command())
+        await wait_until(pilot, lambda: "plus 1.5 s to start" in read_command())
         for part in ("2.5 s from earlier runs", "image_size        64", "F7\ncorrupt-halo,"):
             assert part in read_command()
 
@@ -64,7 +64,7 @@ async def test_facts_leave_out_values_of_the_environment(suite):
     async with app.run_test(size=(160, 48)) as pilot:
         await wait_for_cases(pilot, 4)
         parsed = await get_text_pane(app).parse()
-        text = render_case_facts(parsed.cases[-1], None).plain
+        text = render_case_facts(parsed.cases[-1], None).values.plain
         assert "TOKEN" in text
         assert "secret" not in text
 
@@ -78,7 +78,7 @@ async def test_facts_come_first_in_the_words_of_the_form_and_mark_suite_defaults
         parsed = await get_text_pane(app).parse()
         case = parsed.cases[0]
         inherited = find_inherited_names(parsed.text, case)
-        lines = render_case_facts(case, None, inherited, 40).plain.splitlines()
+        lines = render_case_facts(case, None, inherited, 40).values.plain.splitlines()
         assert lines[1:3] == ["ranks     2", "repeats   3 (suite default)"]
         rows = [" ".join(line.split()) for line in lines]
         for line in ("seed 7 (suite default)", "halo_len 1", "channels_last off"):
@@ -87,7 +87,9 @@ async def test_facts_come_first_in_the_words_of_the_form_and_mark_suite_defaults
         await wait_until(pilot, lambda: "job 1" in str(content.content)[1:])
         text = str(content.content)
         assert text.index("parameters") < text.index("job 1") < text.index("environment")
-        assert text.count("-m spbench_workers") == 1
+        assert text.index("environment") < text.index("metrics") < text.index("faults to plant")
+        start = text.index("only this case, without spbench")
+        assert "-m spbench_workers halo.exchange" in " ".join(text[start:].split())
 
 
 async def test_undo_keeps_the_selected_case_in_view(suite):

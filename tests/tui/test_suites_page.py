@@ -182,7 +182,7 @@ async def test_shows_the_launch_command_of_the_selected_case(suite):
         command_text = " ".join(str(command.query_one(Static).content).split())
         assert "--iterations 5" in standalone
         assert commands[0].launcher_line in command_text
-        assert "Command of second[iterations=5]" in read_screen(app)
+        assert "Case second[iterations=5]" in read_screen(app)
         await pilot.press("y")
         assert app.clipboard == command.command_line
 
@@ -199,7 +199,7 @@ async def test_selecting_a_case_does_not_format_the_suite(suite, monkeypatch):
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_cases(pilot)
         await move_to_line(pilot, SECOND_CASE_LINE)
-        await wait_until(pilot, lambda: "Command of second" in read_screen(app))
+        await wait_until(pilot, lambda: "Case second" in read_screen(app))
     assert not printed
 
 

@@ -79,7 +79,7 @@ def make_recorded_folder(tmp_path, monkeypatch):
 
 
 async def wait_for_suites(pilot):
-    await wait_until(pilot, lambda: "Command of" in read_screen(pilot.app))
+    await wait_until(pilot, lambda: "Case " in read_screen(pilot.app))
     # Files are read from the top down.
     await wait_until(pilot, lambda: re.search(r"smoke.yaml +\d+ cases", read_screen(pilot.app)))
     await wait_until(pilot, lambda: re.search(r"scaling.yaml +\d+ cases", read_screen(pilot.app)))

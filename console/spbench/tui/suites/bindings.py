@@ -131,7 +131,9 @@ SUITES_BINDINGS: list[BindingType] = [
         "Move the cursor of the text to its next error",
     ),
     make_binding("suites.new", "ctrl+n", "new", "New suite", "Start a suite in a new file"),
-    make_binding("suites.init", "I", "init", "Init", "Write the shipped suites into this folder"),
+    make_binding(
+        "suites.init", "I", "init", "Copy suites", "Copy suites of spbench into this folder"
+    ),
     make_binding("suites.demo", "p", "demo", "Play demo", "Watch the demo, a recorded run"),
     make_binding(
         "suites.copy", "y", "copy", "Copy command", "Copy the launch line of the selected case"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 from rich.text import Text
 
 from spbench.engine.run_estimate import CaseEstimate, format_estimate
 from spbench.tui.suites.case_rows import ALL_SLOTS
-from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.suites.case import Case, Expectation
@@ -22,9 +21,16 @@ _GAP = 3
 _INHERITED = " (suite default)"
 
 
+class CaseFacts(NamedTuple):
+    """The values of a case, and how it is judged: its metrics, checks and faults."""
+
+    values: Text
+    judgement: Text
+
+
 def render_case_facts(
     case: Case, estimate: CaseEstimate | None, inherited: Set[str] = frozenset(), width: int = 0
-) -> Text:
+) -> CaseFacts:
     """Return the duration, ranks and parameters of a case, and its checks and faults.
 
     Parameters that differ from their default are bold. Call it in a thread: it loads the catalog.
@@ -45,17 +51,22 @@ def render_case_facts(
     for label, fact in facts.items():
         if fact:
             text.append(f"{label:<10}", _QUIET).append(f"{fact}\n")
+    _append_section(text, "parameters", _render_params(case, inherited, width))
+    judgement = Text()
     sections = (
-        ("parameters", _render_params(case, inherited, width)),
         ("metrics", Text(", ".join(_list_metric_names(case)))),
         ("checks", Text(", ".join(case.entry.list_checks(dict(case.params))))),
         ("expectations", Text(", ".join(map(_format_expectation, case.expect)))),
         ("faults to plant with F7", Text(_list_faults(case))),
     )
     for title, content in sections:
-        if content:
-            text.append(f"\n{title}\n", _QUIET).append_text(content).append("\n")
-    return text
+        _append_section(judgement, title, content)
+    return CaseFacts(text, judgement)
+
+
+def _append_section(text: Text, title: str, content: Text) -> None:
+    if content:
+        text.append(f"\n{title}\n", _QUIET).append_text(content).append("\n")
 
 
 def _list_metric_names(case: Case) -> list[str]:
@@ -86,9 +97,7 @@ def _describe_duration(estimate: CaseEstimate | None) -> str:
     text = f"{estimate.own_text} {estimate.source.value}"
     if estimate.start_seconds <= 0:
         return text
-    launches = format_quantity(estimate.num_launches, "launch", "launches")
-    share = format_estimate(estimate.start_seconds)
-    return f"{text}, and {share} as its share of the start of {launches}"
+    return f"{text}, plus {format_estimate(estimate.start_seconds)} to start"
 
 
 def _render_params(case: Case, inherited: Set[str], width: int) -> Text:

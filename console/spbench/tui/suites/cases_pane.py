@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
-from spbench.tui.suites.case_facts import find_inherited_names, render_case_facts
+from spbench.tui.suites.case_facts import CaseFacts, find_inherited_names, render_case_facts
 from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import (
@@ -53,11 +53,11 @@ class CommandPane(VerticalScroll):
     """
 
     HELP: ClassVar[str] = """\
-The selected case: the estimate of its duration, its ranks, all its parameters, its checks and
-expectations, and the faults that can be planted. Parameters that differ from their default are
-bold. Below them is the exact launch line of the job with the case, on the selected hosts, then the
-arguments that run only this case, without spbench, and the environment of both. A low pane begins
-with the launch line. y copies the launch line with its environment.
+The selected case: the estimate of its duration, its ranks and all its parameters. Parameters that
+differ from their default are bold. Below them is the exact launch line of the job with the case, on
+the selected hosts, then the command that runs only this case, without spbench, and the environment
+of both. Last are its metrics, checks and expectations, and the faults that can be planted. A low
+pane begins with the launch line. y copies the launch line with its environment.
 """
     DEFAULT_CSS = "CommandPane { scrollbar-size: 0 1; }"
 
@@ -85,7 +85,7 @@ with the launch line. y copies the launch line with its environment.
         command: JobCommand | str,
         case_id: str = "",
         warning: str = "",
-        facts: Text | None = None,
+        facts: CaseFacts | None = None,
     ) -> None:
         """Show the command of a case or why it has none, with a warning and facts."""
         if isinstance(command, str):
@@ -95,11 +95,11 @@ with the launch line. y copies the launch line with its environment.
             text = Text(command)
         else:
             self.command_line = command.line
-            self.border_title = Content(f"Command of {case_id}")
+            self.border_title = Content(f"Case {case_id}")
             text = _render_command(command)
         warning_text = f"{EXCESS_SIGN} {warning}\n" if warning else ""
         self._warning = Content.styled(warning_text, "$text-warning")
-        self._parts = [text] if facts is None else [facts, text]
+        self._parts = [text] if facts is None else [facts.values, text, facts.judgement]
         self._show_parts()
 
     def on_resize(self) -> None:
@@ -109,7 +109,9 @@ with the launch line. y copies the launch line with its environment.
 
     def _show_parts(self) -> None:
         self._is_short = self.size.height < _MIN_FACTS_HEIGHT
-        parts = self._parts[::-1] if self._is_short else self._parts
+        parts = self._parts
+        if self._is_short:
+            parts = [*parts[1:2], *parts[:1], *parts[2:]]  # the command first
         content = self._warning + Content.from_rich_text(Text("\n").join(parts))
         for block in self.query(TextBlock):  # none while the console is being closed
             block.show(content)
@@ -121,10 +123,7 @@ def _render_command(command: JobCommand) -> Text:
     environment = " ".join(command.added)
     for _, line in command.standalone:
         line = line.removeprefix(environment).lstrip()
-        is_longer = line.startswith(f"{command.launcher_line} ")
-        title = "standalone, without spbench: this line, and" if is_longer else "standalone"
-        arguments = line.removeprefix(command.launcher_line).lstrip() if is_longer else line
-        text.append(f"\n{title}\n", quiet).append(f"{arguments}\n")
+        text.append("\nonly this case, without spbench\n", quiet).append(f"{line}\n")
     if command.secrets:
         text.append("\nset and export first\n", quiet).append(f"{' '.join(command.secrets)}\n")
     if environment:

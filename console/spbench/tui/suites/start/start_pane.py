@@ -29,7 +29,7 @@ STEPS = (
     ("Enter", "open the selected suite"),
     ("F5", "run the selected suite"),
     ("Ctrl+N", "start a new suite"),
-    ("I", "copy all suites into this folder"),
+    ("I", "copy suites into this folder"),
     ("p", "play a recorded run"),
 )
 PAGE_PURPOSES = (
