@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from spbench.suites.loader import check_text
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.form_texts import FormFields
+from spbench.tui.suites.form.preview import Preview
 from spbench_core.catalog import BENCHMARKS
 from spbench_core.catalog.default_texts import AUTO
 from spbench_core.catalog.parameters import Param
@@ -261,3 +263,9 @@ def test_default_is_shown_only_if_all_cases_share_it():
     ranks = "{name: a, benchmark: link.pingpong, matrix: {np: [%s]}}"
     assert find_defaults(ranks % "2")["np"] == "2"
     assert find_defaults(ranks % "2, 4")["np"] == AUTO
+
+
+def test_summary_names_rank_counts_next_to_all_slots():
+    cases = [SimpleNamespace(np=np) for np in (2, None, 2)]
+    assert Preview(None, cases=cases).summary == "3 cases on 2 ranks or all slots"
+    assert Preview(None, cases=cases[1:2]).summary == "1 case on all slots"

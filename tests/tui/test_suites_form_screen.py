@@ -187,6 +187,15 @@ async def test_row_has_texts_before_its_inputs_are_mounted(suite):
         assert (rows[0].texts, rows[1].texts) == (expected, reference)
 
 
+async def test_expectations_and_references_start_at_the_same_column(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(200, 60)) as pilot:
+        form = await open_exchange_form(pilot)
+        boxes = form.query("#fields .metric")
+        await wait_until(pilot, lambda: all(box.region.width for box in boxes))
+        assert len({box.region.x for box in boxes}) == 1
+
+
 async def test_references_of_systems_go_below_their_metric(suite):
     app = open_suite(suite)
     async with app.run_test(size=NARROW) as pilot:

@@ -163,7 +163,9 @@ async def test_sweep_syntax_is_shown_where_sweeps_work(suite):
         assert 0 < form.query_one("#hint").size.height <= HINT_HEIGHT
         assert form.query_one("#hint").size.width >= HINT_WIDTH
         assert "Sweep:" not in read_screen(app)  # the name takes one value
-        await fill(pilot, "slice_method", "vertical")
+        await fill(pilot, "dtype", "fp32")
+        await wait_until(pilot, lambda: "Sweep: fp32, fp64" in read_screen(app))
+        await fill(pilot, "image_size", "64")
         await wait_until(pilot, lambda: "Sweep: 64, 128 or 1..9 +2 or 8..64 *2" in read_screen(app))
         await fill(pilot, "repeat", "2")
         await wait_until(pilot, lambda: "Sweep:" not in read_screen(app))

@@ -203,8 +203,8 @@ class FieldForm(Modal[Answer | None]):
         is_search = event.widget.parent is self.query_one(SearchBar)
         other_hint = _SEARCH_HINT if is_search else _BUTTON_HINT
         self.query_one("#hint", Static).update(row.hint if row is not None else other_hint)
-        can_sweep = isinstance(row, FieldRow) and row.field.can_sweep
-        self.query_one("#syntax", Static).update(_SWEEP if can_sweep else "")
+        sweep = _describe_sweep(row) if isinstance(row, FieldRow) else ""
+        self.query_one("#syntax", Static).update(sweep)
 
     def _schedule_preview(self) -> None:
         if self._preview_timer is not None:
@@ -312,3 +312,10 @@ class FieldForm(Modal[Answer | None]):
     def _find_row(self, widget: Widget | None) -> FormRow | None:
         nodes = widget.ancestors if widget is not None else ()
         return next((node for node in nodes if isinstance(node, FormRow)), None)
+
+
+def _describe_sweep(row: FieldRow) -> str:
+    """Return how to enter several values of a field; empty if it takes one."""
+    if not row.field.can_sweep:
+        return ""
+    return f"Sweep: {', '.join(row.field.choices[:2])}" if row.field.choices else _SWEEP

@@ -87,7 +87,7 @@ class FormRow(Widget):
     @property
     def title(self) -> str:
         """A short title of the row."""
-        return " ".join(filter(None, self._labels))
+        return ": ".join(filter(None, self._labels))
 
     def choices(self, box: Input) -> Sequence[str]:
         """Return the possible values of a box; empty if they cannot be listed."""

@@ -30,7 +30,8 @@ class ExpectRow(FormRow):
 
     DEFAULT_CSS = f"""
     ExpectRow {{ layout: horizontal; }}
-    ExpectRow .metric {{ width: 26; }}
+    ExpectRow .metric, ExpectRow.wrong .metric {{ width: 26; margin: 0 0 0 1; }}
+    ExpectRow.wrong .metric {{ margin-bottom: 1; }}
     ExpectRow .bound, ExpectRow.wrong .bound {{
         width: {BOUND_WIDTH}; min-width: 0; margin: 0 0 0 1;
     }}

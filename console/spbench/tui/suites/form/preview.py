@@ -51,8 +51,10 @@ class Preview:
         if not rank_counts or self.problems:
             return ""
         known_rank_counts = sorted(np for np in rank_counts if np is not None)
-        if None in rank_counts:
+        if rank_counts == {None}:
             ranks = "all slots"
+        elif None in rank_counts:
+            ranks = f"{', '.join(map(str, known_rank_counts))} ranks or all slots"
         elif known_rank_counts == [1]:
             ranks = "1 rank"
         elif len(known_rank_counts) < 4:
