@@ -9,8 +9,11 @@ from spbench.record.number_formatting import DISTURBED, format_percent, format_v
 ABOVE_REFERENCE = "above 100 %: faster than the reference, which is timed separately"
 """The explanation of efficiencies above 100 %, which a view shows once."""
 
-MAX_EFFICIENCY = 9.995
-"""An efficiency above this shows only that the reference was disturbed."""
+SLOW_REFERENCE = "above 200 %: the reference is too slow to compare with"
+"""The explanation of efficiencies above `MAX_EFFICIENCY`."""
+
+MAX_EFFICIENCY = 2.0
+"""An efficiency above this shows only that the reference is too slow."""
 
 
 def compute_efficiency(
@@ -33,11 +36,18 @@ def compute_efficiency(
 
 
 def format_efficiency(efficiency: float | None, *, disturbed: bool = False) -> str:
-    """Return ``41 %``, or ``~41 %`` if times were disturbed."""
+    """Return ``41 %``, or ``~41 %`` if times were disturbed, at most ``> 200 %``."""
     if efficiency is None:
         return ""
-    text = format_percent(efficiency) if efficiency < MAX_EFFICIENCY else "> 999 %"
+    text = format_percent(efficiency) if efficiency <= MAX_EFFICIENCY else "> 200 %"
     return (DISTURBED if disturbed else "") + text
+
+
+def explain_efficiency(efficiency: float | None) -> str:
+    """Return the explanation of an efficiency above 100 %; empty for others."""
+    if efficiency is None or efficiency <= 1:
+        return ""
+    return SLOW_REFERENCE if efficiency > MAX_EFFICIENCY else ABOVE_REFERENCE
 
 
 EFFICIENCIES = {"efficiency": ("time_ms",), "exchange_efficiency": ("exchange_ms", "time_ms")}

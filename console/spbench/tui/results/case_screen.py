@@ -14,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
+from spbench.record.efficiency import explain_efficiency, format_efficiency
 from spbench.record.messages.cases import describe_limit
 from spbench.record.metric_names import describe_separation, format_figure_name, format_folded_name
 from spbench.record.number_formatting import NOISY, format_number, format_status, format_value
@@ -83,8 +83,9 @@ def _list_sections(
     for title, table in tables:
         if table.row_count:
             yield title, table
-    if any((case.efficiency(name) or 0.0) > 1 for name in case.limits):
-        yield "Efficiency", Text(ABOVE_REFERENCE)
+    explanations = {explain_efficiency(case.efficiency(name)) for name in case.limits} - {""}
+    if explanations:
+        yield "Efficiency", Text("\n".join(sorted(explanations)))
     if case.launch:
         yield f"Launched by {case.launch.version}", Text(case.launch.command_line)
     if case.traceback:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency
+from spbench.record.efficiency import MAX_EFFICIENCY, explain_efficiency, format_efficiency
 from spbench.record.number_formatting import format_duration
 from spbench.record.planted_faults import FaultOutcome, format_result_count
 from spbench.record.runs.marks import RunMarks
@@ -96,7 +96,7 @@ class RecordedCaseRows:
             TableCell(format_value_cell(self.sort_value(key, "reference"), "ms"), "muted"),
             TableCell(
                 format_efficiency(case.efficiency(), disturbed=case.disturbed),
-                "muted" if case.disturbed else "",
+                "muted" if case.disturbed or (case.efficiency() or 0.0) > MAX_EFFICIENCY else "",
             ),
             _make_checks_cell(case),
             TableCell(case.reason or "", "muted"),
@@ -304,8 +304,9 @@ def _list_notes(case: CasePart) -> Iterator[str]:
     """Yield explanations of the values of a case."""
     if case.disturbed and not case.noisy:  # the findings of the run explain a noisy case
         yield OVERSUBSCRIBED
-    if (case.efficiency() or 0.0) > 1:
-        yield ABOVE_REFERENCE
+    explanation = explain_efficiency(case.efficiency())
+    if explanation:
+        yield explanation
 
 
 def _summarize(run: RecordedRun) -> Content:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.efficiency import (
+    ABOVE_REFERENCE,
+    MAX_EFFICIENCY,
+    SLOW_REFERENCE,
+    compute_efficiency,
+    format_efficiency,
+)
 from spbench.record.messages.phases import compute_phase_percent
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
@@ -40,8 +46,6 @@ LEGEND = "time: median over iterations of the slowest rank in each"
 _CUT_SHORT = frozenset(
     {CaseStatus.ERROR, CaseStatus.TIMEOUT, CaseStatus.CANCELLED, CaseStatus.UNFINISHED}
 )
-MAX_PLAUSIBLE_EFFICIENCY = 2.0
-_SLOW_REFERENCE = "above 200 %: the reference is too slow to compare with"
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
@@ -88,7 +92,7 @@ class CaseRow:
     @property
     def has_slow_reference(self) -> bool:
         """Whether the reference is so slow that the time cannot be compared with it."""
-        return (self.efficiency or 0.0) > MAX_PLAUSIBLE_EFFICIENCY
+        return (self.efficiency or 0.0) > MAX_EFFICIENCY
 
     def cells(self) -> list[TableCell | str]:
         """Return the cells, in the order of the columns."""
@@ -96,8 +100,6 @@ class CaseRow:
         preliminary = PRELIMINARY if self.is_preliminary and self.time is not None else ""
         is_muted = self.is_preliminary or self.disturbed or self.has_slow_reference
         efficiency = format_efficiency(self.efficiency, disturbed=self.disturbed)
-        if self.has_slow_reference:
-            efficiency = "> 200 %"
         return [
             make_status_cell(self.status, self.status_text, noisy=self.noisy, slow=self.slow),
             self.id,
@@ -253,7 +255,7 @@ class RunCaseRows:
         """Return an explanation of unusual efficiencies; empty if there are none."""
         rows = self._rows.values()
         if any(row.has_slow_reference and not row.is_preliminary for row in rows):
-            return _SLOW_REFERENCE
+            return SLOW_REFERENCE
         if any((row.efficiency or 0.0) > 1 and not row.is_preliminary for row in rows):
             return ABOVE_REFERENCE
         return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""

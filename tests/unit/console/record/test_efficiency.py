@@ -13,9 +13,9 @@ from spbench.record.efficiency import find_efficiency_time, format_efficiency
         (None, False, ""),
         (0.412, False, "41 %"),
         (0.412, True, "~41 %"),
-        (9.99, False, "999 %"),
-        (225.04, False, "> 999 %"),
-        (225.04, True, "~> 999 %"),
+        (2.0, False, "200 %"),
+        (2.67, False, "> 200 %"),
+        (225.04, True, "~> 200 %"),
     ],
 )
 def test_formats_efficiency_as_a_percentage(efficiency, disturbed, expected):
