@@ -653,7 +653,7 @@ async def test_small_screen_has_the_rows_of_cases_and_the_way_to_the_chart(tmp_p
     ("size", "texts"),
     [
         ((120, 40), ("profile…t50", " ! ", "6/6")),
-        ((160, 48), ("profile-resnet50", " ! ", "6/6", "1 min 05 s", "login")),
+        ((160, 48), ("profile-resnet50", "! fault", "6/6", "1 min 05 s")),
         ((200, 60), ("profile-resnet50", "! fault", "6/6", "1 min 05 s", "login")),
     ],
 )

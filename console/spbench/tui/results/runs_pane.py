@@ -263,7 +263,9 @@ are facts on the run under the cursor."""
                 self._cut_suites(columns, width)
             fitted = fit_columns(columns, rows, width)
             is_cut = any(column.flexible for column in fitted)
-            if not is_cut and not lay_out(fitted, width).left_out:
+            shown = {placed.column.key for placed in lay_out(fitted, width).placed}
+            # The host goes before the words of the marks, which the results do not repeat.
+            if not is_cut and {column.key for column in fitted} - shown <= {"host"}:
                 break
         self.table.set_rows(rows, fitted)
         self._fit_height()
