@@ -483,7 +483,7 @@ async def test_long_whiskers_do_not_squash_the_medians():
     chart.update([PlotSeries("a", points)], "size", "time in us")
     async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert "x axis: size, 1 line beyond the axis, up to 4800" in read_caption(chart)
+        assert "x axis: size, 1 line beyond the axis, up to 4800 us" in read_caption(chart)
         assert "↑" in render_lines(chart)[1]
 
 

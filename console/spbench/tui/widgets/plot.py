@@ -263,7 +263,9 @@ class Plot(Chart):
             joined = [point for point in self._points if not point.point.is_apart]
             cut = [end for end in _list_whisker_ends(joined) if end > self._scales[1].high]
             count = format_quantity(len(cut), "line")
-            cut_note = f"{count} beyond the axis, up to {format_number(max(cut))}" if cut else ""
+            unit = y_title.rpartition(" in ")[2] if " in " in y_title else ""
+            largest = f"{format_number(max(cut))} {unit}".rstrip() if cut else ""
+            cut_note = f"{count} beyond the axis, up to {largest}" if cut else ""
             notes = [self._lines_note, cut_note]
             hint = f"{'left, right' if self.ascii else '← →'}: values of a point"
             return [f"x axis: {x_title}{log_note}", *filter(None, notes), hint]
