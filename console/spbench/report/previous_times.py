@@ -20,7 +20,9 @@ MAX_LOADED = 20
 MAX_SEARCHED = 50
 """The most runs that are searched for one with all cases and enough launches, after the newest."""
 _TIME = "time_ms"
-_STATUSES_WITHOUT_END = frozenset({RunStatus.CANCELLED, RunStatus.UNFINISHED})
+_STATUSES_WITHOUT_END = frozenset(
+    {RunStatus.CANCELLED, RunStatus.UNFINISHED, RunStatus.ERROR, RunStatus.TIMEOUT}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from spbench.record.number_formatting import format_duration, replace_line_controls
 from spbench.record.runs.history import RunSummary
-from spbench.report.previous_times import list_earlier_runs
+from spbench.report.previous_times import explain_other_conditions, list_earlier_runs
 from spbench.report.run_details import Fact
 from spbench.report.times import format_day_and_time
 
@@ -27,13 +27,16 @@ def build_fact_table(facts: Iterable[Fact]) -> Table:
 def list_previous_run(
     runs: Sequence[RunSummary], run: RunSummary, describe_status: Callable[[RunSummary], str]
 ) -> list[Fact]:
-    """Return a fact about the last run of the suite before a run, if there is one."""
-    earlier = list_earlier_runs(runs, run)[:1]
+    """Return a fact about the last clean run before a run, or else the last."""
+    earlier = list_earlier_runs(runs, run)
+    clean = [other for other in earlier if not explain_other_conditions(other, run)]
     facts = []
-    for previous in earlier:
+    for previous in (clean or earlier)[:1]:
+        remark = explain_other_conditions(previous, run)
         took = "" if previous.duration_s is None else f" in {format_duration(previous.duration_s)}"
         started = format_day_and_time(previous.started)
-        facts.append(Fact("previous", f"{started} {describe_status(previous)}{took}"))
+        note = f" ({remark})" if remark else ""
+        facts.append(Fact("previous", f"{started} {describe_status(previous)}{took}{note}"))
     return facts
 
 

@@ -98,6 +98,7 @@ def test_loads_a_limited_number_of_runs(tmp_path):
         ({"faults": ("slow@halo",)}, "planted fault"),
         ({"machine": ComparedMachine("other", "same")}, "other machine"),
         ({"status": RunStatus.CANCELLED}, "cancelled"),
+        ({"status": RunStatus.ERROR}, "error"),
     ],
 )
 def test_run_under_other_conditions_is_the_last_choice(tmp_path, changes, remark):
