@@ -143,6 +143,8 @@ def test_each_advice_has_keys_instead_of_options():
 def test_settings_are_named_by_key_and_form():
     message = name_keys("Run both sides with `--set repeat=4`.")
     assert message == "Run both sides with repeat: 4 (D in the cases of the Suites page)."
+    message = name_keys("Use `spbench compare --force` to compare anyway.")
+    assert message == "Mark two other runs with space to compare them."
     message = name_keys("too short; take more iterations (`--set iterations=580`), or wait")
     assert message == "too short; take 580 iterations (F3 on the Suites page), or wait"
     command = "compare them with: spbench compare a b --metric time_ms"

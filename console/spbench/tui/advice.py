@@ -15,6 +15,14 @@ KEYS_BY_ADVICE: Mapping[Advice, str] = {
 """The remedy in the TUI for each advice that names options."""
 SETTING_KEY = "D in the cases of the Suites page"
 """The key for a setting of all cases of a suite."""
+_TEXT_BY_COMMAND = {
+    " `spbench gate check` shows how many launches find which slowdown.": "",
+    "use `spbench compare --force`": "choose another baseline with b",
+    "Use `spbench compare --force` to compare anyway.": (
+        "Mark two other runs with space to compare them."
+    ),
+}
+"""Texts for commands instead of which the TUI has keys."""
 _ITERATIONS = re.compile(r"take more iterations \(`--set iterations=(\d+)`\)")
 """The advice for one case that was too short."""
 _TEXT_BY_OPTION = {
@@ -43,6 +51,8 @@ def name_keys(message: str) -> str:
     """Return a message with the keys and dialogs of the TUI instead of options."""
     for advice, keys in KEYS_BY_ADVICE.items():
         message = message.replace(advice.value, keys)
+    for command, text in _TEXT_BY_COMMAND.items():
+        message = message.replace(command, text)
     message = _DOCTOR.sub(_name_hosts_page, message)
     parts = _COMMAND.split(message)
     # Every second part is a command.
