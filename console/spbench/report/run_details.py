@@ -13,6 +13,7 @@ from spbench.record.number_formatting import (
     format_percent,
     format_value,
 )
+from spbench.record.planted_faults import format_result_count
 from spbench.record.runs.marks import RunMark
 from spbench.report.model import CasePart, CheckPart
 from spbench.report.recorded import RecordedRun
@@ -112,9 +113,8 @@ def _generate_case_counts(run: RecordedRun) -> Iterator[Fact]:
     if not cases:
         return
     count_by_status = Counter(case.status_text for case in cases)
-    yield Fact(
-        "cases", ", ".join(f"{number} {status}" for status, number in count_by_status.items())
-    )
+    counts = (format_result_count(number, status) for status, number in count_by_status.items())
+    yield Fact("cases", ", ".join(counts))
     noisy_count = sum(case.noisy is not None for case in cases)
     count = format_quantity(len(cases), "case")
     if noisy_count:

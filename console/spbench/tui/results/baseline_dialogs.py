@@ -87,7 +87,7 @@ class BaselineDialogs:
 
     async def make(self, run: RunSummary) -> None:
         """Make a baseline of a run under a name that the user enters."""
-        await self._make(run, f"Name of the baseline that {run.id} becomes")
+        await self._make(run, f"Name of the baseline that {run.id} becomes:")
 
     async def _make(self, run: RunSummary, question: str) -> None:
         """Make a baseline; if later runs cannot be compared with it, ask first."""
@@ -114,10 +114,12 @@ class BaselineDialogs:
 
     async def _accept_few_launches(self, run: RunSummary, launches: int) -> bool:
         """Return whether to make a baseline with too few launches, or run it again first."""
+        counts = run.count_passed()
+        for_cases = f" for its {format_quantity(counts[1], 'case')}" if counts else ""
         question = (
             f"Run {run.id} has fewer than the {launches} launches of each case that a comparison "
-            "with it needs. Run it again with enough of them first? B then makes a baseline of "
-            "the new run."
+            f"with it needs{for_cases}. Run it again with enough of them first? B then makes a "
+            "baseline of the new run."
         )
         run_first = partial(self._page.start_action, self._page.start_again, run.folder, launches)
         dialog = FewLaunchesDialog(question, launches, run_first)

@@ -18,10 +18,13 @@ from spbench.report.previous_times import explain_other_conditions
 from spbench.stats.difference import compute_min_launches
 from spbench.tui.cells import make_status_span
 from spbench_core.events.statuses import RunStatus
+from spbench_core.number_text import format_quantity
 
 _CONDITION_TEXTS = {
     RunStatus.CANCELLED: "was cancelled",
     RunStatus.UNFINISHED: "did not end",
+    RunStatus.ERROR: "ended in an error",
+    RunStatus.TIMEOUT: "ended at a time limit",
 }
 
 
@@ -148,7 +151,8 @@ def plan_repetitions(
 
 def advise_repetition(comparison: RunComparison, lacking: LackingLaunches) -> str:
     """Return which side is short of launches, and the keys that add them."""
-    launches = f"{lacking.needed} launches of each case"
+    num_cases = format_quantity(len(comparison.cases), "case")
+    launches = f"{lacking.needed} launches of each case, for {num_cases}"
     is_baseline = comparison.a.status == RunStatus.BASELINE
     if lacking.in_a and lacking.in_b:
         if len(plan_repetitions(comparison, lacking)) > 1:

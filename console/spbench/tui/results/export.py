@@ -178,4 +178,4 @@ async def export_shown(page: Page, shown: RecordedRun | RunComparison) -> None:
         message = str(error)
         page.app.notify(message, title=title, severity="error", timeout=10, markup=False)
     else:
-        page.app.notify(f"written to {choice.path}", title="exported", markup=False)
+        page.app.notify(f"exported to {choice.path}", markup=False)
