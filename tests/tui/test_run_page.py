@@ -1742,7 +1742,7 @@ async def test_details_of_a_rank_explain_their_values(open_run):
         await run.wait_for_texts("skew: its own time")
 
 
-async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatch, tmp_path):
+async def test_rerun_starts_in_its_folder_without_a_question(open_run, monkeypatch, tmp_path):
     requested_folders = []
     starts = []
 
@@ -1757,10 +1757,8 @@ async def test_rerun_asks_and_starts_in_the_original_folder(open_run, monkeypatc
         monkeypatch.setattr(
             run.app.context, "start_run", lambda *arguments, **_: starts.append(arguments)
         )
-        await run.wait_for_texts("✓ passed")
-        await run.answer("f5", answer="n")
-        assert requested_folders == []
-        await run.answer("f5", answer="y")
+        await run.wait_for_texts("✓ passed", "Run again")
+        await run.press("f5")
         await run.wait_until(lambda: starts == [(("a.yaml",), tmp_path)])
         assert requested_folders == [run.app.context.feed.folder]
 

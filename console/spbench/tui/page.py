@@ -187,7 +187,9 @@ class Page(Screen[None]):
     async def rerun(
         self, folder: RunFolder, repeat: int | None = None, later: Sequence[RunFolder] = ()
     ) -> bool:
-        """Start a run again after a question; return whether it was started.
+        """Start a run again; return whether it was started.
+
+        Ask first if it has planted faults, gets other launches, or is followed by other runs.
 
         Args:
             folder: The run.
@@ -198,7 +200,8 @@ class Page(Screen[None]):
         names = "".join(f", and then {run.id}," for run in later)
         new = "new runs" if later else "a new run"
         question = f"Start {folder.id}{names} again{launches}, as {new}?"
-        with_faults = await self._ask_again(folder, question, "Run again")
+        is_plain = repeat is None and not later
+        with_faults = await self._ask_again(folder, question, "Run again", is_plain=is_plain)
         if with_faults is None:
             return False
         return await self.start_again(folder, repeat, with_faults=with_faults)
@@ -249,9 +252,16 @@ class Page(Screen[None]):
                 show = admission is Admission.AT_ONCE
                 self.context.start_failed_cases(folder, with_faults=with_faults, show=show)
 
-    async def _ask_again(self, folder: RunFolder, question: str, yes: str) -> bool | None:
-        """Return whether to run again with the planted faults of a run; None: not at all."""
+    async def _ask_again(
+        self, folder: RunFolder, question: str, yes: str, *, is_plain: bool = False
+    ) -> bool | None:
+        """Return whether to run again with the planted faults of a run; None: not at all.
+
+        A plain repetition without faults leaves nothing to decide, so that there is no question.
+        """
         faults = await asyncio.to_thread(_find_planted_faults, folder)
+        if not faults and is_plain:
+            return True
         if not faults:
             return await self.confirm(question, yes, "Cancel", enter_is_yes=True) or None
         is_without_faults = False

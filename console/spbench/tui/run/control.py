@@ -1,4 +1,4 @@
-"""Cancel a run, and start it again, each after a question."""
+"""Cancel a run after a question, and start it again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RunControl:
     def run_again(self, feed: Feed | None) -> None:
         """Start a run again: the one that could not be started, or the shown one.
 
-        The shown one is started after a question.
+        A question comes first only if there is something to decide.
         """
         if self._page.context.start_again():
             return
