@@ -79,7 +79,7 @@ class FakeSurvey:
 def fake_survey(monkeypatch):
     machine_findings = [Finding("ok", "launcher", "auto takes openmpi")]
     stand_in = FakeSurvey()
-    monkeypatch.setattr(MachineMonitor, "read", lambda monitor: None)
+    monkeypatch.setattr(MachineMonitor, "read", lambda monitor, own_run: None)
     monkeypatch.setattr(asking_module, "survey_hosts", stand_in)
     monkeypatch.setattr(
         asking_module, "examine_machine", lambda python, ranks, env: machine_findings
@@ -483,7 +483,7 @@ async def test_load_of_this_machine_is_read_again_while_the_page_is_shown(
 ):
     readings = []
 
-    def read(monitor):
+    def read(monitor, own_run):
         readings.append(monitor)
         load = 0.25 * len(readings)
         monitor.load.load_means = (load, load, load)

@@ -52,6 +52,14 @@ class Load:
         return f"load {self.minute_mean:g} on {format_quantity(self.cores, 'core')}"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """A run that the caller watches: its name in texts, and the number of its process."""
+
+    name: str
+    pid: int
+
+
 def read_load(proc: Path = PROC) -> Load | None:
     """Return the load of this machine; None if the kernel does not report it."""
     try:
@@ -112,11 +120,14 @@ def describe_other_work(proc: Path = PROC) -> list[str]:
     ]
 
 
-def find_other_work(proc: Path = PROC) -> Iterator[Finding]:
+def find_other_work(proc: Path = PROC, own_run: OwnRun | None = None) -> Iterator[Finding]:
     """Yield the load of this machine, and other runs of spbench on it."""
     load = read_load(proc)
     other_pids = find_other_runs(proc)
-    if load is not None and load.busy:
+    if own_run is not None and own_run.pid in other_pids:
+        other_pids.remove(own_run.pid)
+        yield Finding(FindingStatus.OK, "load", f"{load or 'load'}, in part from {own_run.name}")
+    elif load is not None and load.busy:
         yield Finding(FindingStatus.NOTE, "load", describe_high_load(str(load), load.limit), _WAIT)
     elif load is not None:
         limit_text = f"within the limit of {load.limit:g}"

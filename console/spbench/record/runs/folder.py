@@ -164,6 +164,11 @@ class RunFolder:
         if reason := self.explain_unreadable():
             raise UsageError(f"cannot read run {self.id}: {self.path}/{reason}")
 
+    def read_pid(self) -> int | None:
+        """Return the process number of the console that writes this run; None if unknown."""
+        pid = self._read_console().get("pid")
+        return pid if isinstance(pid, int) else None
+
     def is_alive(self) -> bool | None:
         """Whether the console that writes this run is still running.
 

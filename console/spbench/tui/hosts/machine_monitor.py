@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spbench.launch.finding import Finding
-from spbench.launch.load import find_other_work
+from spbench.launch.load import OwnRun, find_other_work
 from spbench.record.machine.host_loads import LoadHistory
 from spbench.record.machine.machine_files import (
     PROC,
@@ -87,8 +87,12 @@ class MachineMonitor:
         self.interfaces: tuple[Interface, ...] = ()
         self.mhz: float | None = None
 
-    def read(self) -> None:
-        """Add a reading; call it in a thread, since it reads files."""
+    def read(self, own_run: OwnRun | None = None) -> None:
+        """Add a reading; call it in a thread, since it reads files.
+
+        Args:
+            own_run: The run that the console watches.
+        """
         now = time.monotonic()
         self._add_cpu()
         self._add_memory()
@@ -96,7 +100,7 @@ class MachineMonitor:
         self._read_at = now
         fields = (read_text(self._proc / "loadavg") or "").split()
         self.load.load_means = [float(text) for text in fields[:3]]
-        self.load.findings = tuple(find_other_work(self._proc))
+        self.load.findings = tuple(find_other_work(self._proc, own_run))
         self.processor = host_facts.read_processor()
         self.interfaces = _read_interfaces()
         self.mhz = _read_mhz(self._proc)

@@ -15,6 +15,7 @@ from textual.containers import Grid, Vertical
 from textual.worker import Worker
 
 from spbench.launch.choice import LaunchChoice
+from spbench.launch.load import OwnRun
 from spbench.record.runs.history import RunSummary
 from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.bindings import FOOTER, HOSTS_BINDINGS
@@ -132,12 +133,20 @@ last run that measured any. On a small screen, v shows details and charts."""
 
     async def _read_load(self) -> None:
         """Read the load of this machine; other hosts are only asked after a key."""
-        await asyncio.to_thread(self._monitor.read)
+        await asyncio.to_thread(self._monitor.read, self._find_own_run())
         self._load_read_at = time.monotonic()
         load = self._monitor.load
         mean = load.load_means[0] if load.load_means else None
         self._survey.update_load(socket.gethostname(), mean, load.findings)
         self._show_details()
+
+    def _find_own_run(self) -> OwnRun | None:
+        """Return the run that is watched while it runs."""
+        feed = self.context.feed
+        if feed is None or not self.context.is_run_active():
+            return None
+        pid = feed.folder.read_pid()
+        return None if pid is None else OwnRun(f"your run {feed.folder.id} (page 2)", pid)
 
     def _show_details(self) -> None:
         host = self._hosts_pane.host
