@@ -13,7 +13,7 @@ from spbench.record.comparison import (
     name_typical_rank,
 )
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names
-from spbench.record.messages.stragglers import WHOLE_CASE, find_case_ratio
+from spbench.record.messages.stragglers import describe_case_ratio, find_case_ratio
 from spbench.record.number_formatting import format_factor, format_time
 from spbench.record.stragglers import (
     MIN_BLOCKS,
@@ -69,7 +69,7 @@ def describe_slowness(
     straggler = _find_straggler(case, worst)
     if straggler is not None and find_case_ratio(straggler, ratios) is not None:
         part_text = f"{describe_ratio(straggler.ratio, typical)} {straggler.describe_span()}"
-        ratio_text = f"{part_text}, {format_factor(ratios[worst])} {WHOLE_CASE}"
+        ratio_text = f"{part_text}, {describe_case_ratio(ratios[worst])}"
     so_far = "" if case.status.is_final else " so far"
     times_text = _describe_times(times, compared, worst)
     message = f"{_name_rank(case, worst)} takes {ratio_text}{so_far}{times_text}"

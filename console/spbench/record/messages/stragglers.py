@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spbench.record.case_state import CaseState
-from spbench.record.comparison import RankTime
+from spbench.record.comparison import NOTABLE_RANK, RankTime
 from spbench.record.messages.enumeration import MAX_NAMED, enumerate_names, name_cases
 from spbench.record.number_formatting import format_factor
 from spbench.record.stragglers import Straggler, find_waiting_ranks, is_planted
@@ -19,7 +19,6 @@ from spbench_core.number_text import format_quantity
 
 MAX_MESSAGES = 12
 """The number of stragglers with a message; others are counted."""
-WHOLE_CASE = "over the whole case"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,12 @@ def find_case_ratio(straggler: Straggler, ratios: Mapping[int, float]) -> float 
     return ratio
 
 
+def describe_case_ratio(ratio: float) -> str:
+    """Return ``1.50x over the whole case``, or ``but only 1.02x ...`` if that is not slow."""
+    words = "but only " if ratio < NOTABLE_RANK else ""
+    return f"{words}{format_factor(ratio)} over the whole case"
+
+
 def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list[str]:
     """Return one message per rank or host, the slowest first.
 
@@ -120,7 +125,7 @@ def _describe(group: Sequence[Lag]) -> str:
         span = slow.describe_span(so_far=not worst.case.status.is_final)
         message = f"{slow.describe_ratio([worst.case])} {cases} {span}"
         if worst.case_ratio is not None:
-            message += f", {format_factor(worst.case_ratio)} {WHOLE_CASE}"
+            message += f", {describe_case_ratio(worst.case_ratio)}"
     else:
         slow_text = slow.describe_ratio([lag.case for lag in group], "up to")
         message = f"{slow_text} {cases}"
