@@ -114,12 +114,11 @@ async def test_undo_keeps_the_selected_case_in_view(suite):
         await wait_until(pilot, lambda: lowest in table.visible_keys)
 
 
-@pytest.mark.parametrize("text", [SUITE, MANY], ids=["few", "many"])
-async def test_focused_cases_have_the_rows_of_a_small_terminal(suite, text):
-    suite.write_text(text)
+async def test_many_focused_cases_have_the_rows_of_a_small_terminal(suite):
+    suite.write_text(MANY)
     app = open_suite(suite)
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_for_cases(pilot, 3 if text == SUITE else 93)
+        await wait_for_cases(pilot, 93)
         command = app.screen.query_one(CommandPane)
         table = app.screen.query_one(CasesTable).table
         launches = app.screen.query_one("#launches")
@@ -135,6 +134,18 @@ async def test_focused_cases_have_the_rows_of_a_small_terminal(suite, text):
         assert command.outer_size.height >= 5
         table.focus()
         await wait_until(pilot, lambda: command.outer_size.height == 1)
+
+
+async def test_few_focused_cases_leave_lines_for_the_command(suite):
+    suite.write_text(SUITE)
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot)
+        table = app.screen.query_one(CasesTable).table
+        await wait_until(pilot, lambda: table.size.height == 4)  # with the heading
+        await wait_until(pilot, lambda: app.screen.query_one(CommandPane).size.height >= 5)
+        await wait_until(pilot, lambda: "mpirun" in read_screen(app))
+        assert get_text_pane(app).editor.size.height >= 3
 
 
 async def test_command_of_a_removed_case_makes_way_for_what_to_do(suite):

@@ -35,6 +35,8 @@ COMMAND_DELAY = 0.1
 """Time from the selection of a case to the computation of its command, in seconds."""
 _MIN_FITTED_HEIGHT = 16
 """Height of the pane from which table and command both have enough rows."""
+_MAX_TABLE_SHARE = 0.6
+"""Share of the pane up to which the table leaves lines for the command; see its CSS."""
 _MIN_SPLIT_WIDTH = 100
 _MIN_SPLIT_HEIGHT = 30
 """Size of the terminal from which text, table and command have enough rows at once."""
@@ -140,11 +142,11 @@ class CasesPane(Vertical):
     /* The table is as high as its cases, and at most 60 %; the command has the rest. */
     CasesPane.-fitted > #cases-frame { min-height: 7; max-height: 60%; }
     CasesPane.-fitted > CommandPane { height: 1fr; max-height: 100%; }
-    /* In a small terminal the focused cases have the rows of the text and the command. */
-    CasesPane#cases-pane.folded { height: 99fr; }
+    /* In a small terminal the focused cases have the rows of the text, many also those below. */
+    CasesPane#cases-pane.high { height: 99fr; }
     CasesPane.folded > CommandPane { height: 1; min-height: 1; }
     CasesPane.small #launches { display: none; }
-    CasesPane.small.folded #launches.shown { display: block; }
+    CasesPane.small.high #launches.shown { display: block; }
     """
 
     class CaseSelected(Message):
@@ -169,19 +171,22 @@ class CasesPane(Vertical):
 
     def on_descendant_focus(self) -> None:
         """Give the table more rows in a low terminal while it has the focus."""
-        self._mark_focus()
+        self._arrange()
 
     def on_descendant_blur(self) -> None:
         """Give the rows back to the text and the command."""
-        self._mark_focus()
+        self._arrange()
 
-    def _mark_focus(self) -> None:
+    def _arrange(self) -> None:
+        """Share the lines; a small terminal gives the focused cases more."""
         if self.screen.focused is None:  # the terminal has lost the focus
             return
         (width, height) = self.app.size
         is_small = width < _MIN_SPLIT_WIDTH and height < _MIN_SPLIT_HEIGHT
-        folds = is_small and self.cases.has_focus_within
+        is_high = is_small and self.cases.has_focus_within
+        folds = is_high and self.cases.needed_height > _MAX_TABLE_SHARE * self.size.height
         self.set_class(is_small, "small")
+        self.set_class(is_high, "high")
         self.set_class(folds, "folded")
         command = self.query_one(CommandPane)
         command.set_class(not folds, "pane")
@@ -190,12 +195,12 @@ class CasesPane(Vertical):
 
     def on_resize(self) -> None:
         """Give the table the rows that it needs if the pane is next to the text."""
-        self._mark_focus()
-        self._fit_table()
+        self._arrange()
         self._show_command_soon()  # in columns that fit the new width
 
     def _fit_table(self) -> None:
-        fitted = self.size.height >= _MIN_FITTED_HEIGHT and not self.has_class("folded")
+        is_roomy = self.size.height >= _MIN_FITTED_HEIGHT or self.has_class("high")
+        fitted = is_roomy and not self.has_class("folded")
         self.set_class(fitted, "-fitted")
         self.cases.styles.height = self.cases.needed_height if fitted else "1fr"
 
@@ -250,7 +255,7 @@ class CasesPane(Vertical):
         elif key is not None:
             self.cases.table.move_to(key)  # scrolls to it, as rows above it may be new
         self._page_cursor = self.cases.table.cursor_key
-        self._fit_table()
+        self._arrange()
         self._show_command()
 
     def clear(self) -> None:
@@ -310,7 +315,7 @@ class CasesPane(Vertical):
         if parsed is self._parsed:  # no other text was parsed in the meantime
             self.cases.show_launches(launches)
             self.cases.show_estimate(estimate)
-            self._fit_table()
+            self._arrange()
             self._show_command()
 
     # Without a description Textual would print the arguments: 0.2 s for a suite of 2,000 cases.
