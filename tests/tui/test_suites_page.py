@@ -56,10 +56,11 @@ async def test_shows_suite_cases_and_errors_of_other_files(suite, size):
         assert list_case_ids(app) == ["first", "second[iterations=5]", "second[iterations=10]"]
         narrow = size[0] == 80
         assert app.screen.query_one(SuiteTree).display is not narrow
-        await pilot.press("f2")
-        assert app.screen.query_one(SuiteTree).display is narrow
-        if not narrow:
+        tree = app.screen.query_one(SuiteTree)
+        for is_shown in (True, False, True):
             await pilot.press("f2")
+            await wait_until(pilot, lambda shown=is_shown: tree.display is shown)
+            await wait_until(pilot, lambda shown=is_shown: tree.has_focus is shown)
         await wait_until(pilot, lambda: re.search(r"wrong.yaml +✗ 1 error ", read_screen(app)))
         assert re.search(r"made-up.yaml +3 cases ", read_screen(app))
         assert "none.yaml" not in read_screen(app)
@@ -598,3 +599,23 @@ async def test_opening_the_open_suite_again_focuses_its_cases(suite):
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         app.screen.open(suite)
         await wait_until(pilot, lambda: app.focused is app.screen.query_one("#cases"))
+
+
+async def test_f5_in_the_files_runs_the_file_under_the_cursor(tmp_path, suite, monkeypatch):
+    other = tmp_path / "other.yaml"
+    other.write_text(SUITE)
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        starts = []
+        monkeypatch.setattr(app.context, "start_run", lambda args, *_, **__: starts.append(args))
+        tree = app.screen.query_one(SuiteTree)
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: tree.has_focus)
+        await wait_until(pilot, lambda: other in tree._files)
+        tree.move_cursor(tree._files[other])
+        await wait_until(pilot, lambda: tree.selected_path == other)
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: starts)
+        assert str(other) in starts[0]
+        assert get_text_pane(app).document.path == other

@@ -56,7 +56,7 @@ SUITES_BINDINGS: list[BindingType] = [
         "f2",
         "toggle_files",
         "Files",
-        "Show or hide the suite files",
+        "Go to the suite files, or hide them",
         show=True,
     ),
     make_binding(

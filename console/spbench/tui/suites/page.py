@@ -342,10 +342,10 @@ class SuitesPage(Page):
         self.context.replay_demo()
 
     def action_toggle_files(self) -> None:
-        """Show or hide the files."""
+        """Show and focus the files, or hide the focused ones."""
         tree = self.query_one(SuiteTree)
-        shown = tree.display
-        self.set_class(not shown, "files")
-        self.set_class(shown, "no-files")
-        if not shown:
-            tree.focus()
+        hides = tree.has_focus
+        self.set_class(not hides, "files")
+        self.set_class(hides, "no-files")
+        target = self.cases_pane.cases.table if hides else tree
+        target.focus()

@@ -44,12 +44,20 @@ class RunActions:
     async def run_all(self) -> None:
         """Run the marked cases, or all without marks.
 
-        If no suite is open, open the file under the cursor first.
+        If no suite is open, or if another one is selected in the focused files, open it first.
         """
-        if self._pane.document is None and not await self._open_selected_file():
+        if self._must_open_file() and not await self._open_selected_file():
             return
         if await self._prepare_run():
             await self._start(self._cases_pane.cases.marked)
+
+    def _must_open_file(self) -> bool:
+        """Return whether a file other than the open suite is to be run."""
+        document = self._pane.document
+        if document is None:
+            return True
+        tree = self._page.query_one(SuiteTree)
+        return tree.has_focus and tree.selected_path not in (None, document.path)
 
     async def _open_selected_file(self) -> bool:
         """Open the file under the cursor of the files; return whether it is open."""
