@@ -86,8 +86,8 @@ def find_case_ratio(straggler: Straggler, ratios: Mapping[int, float]) -> float 
 
 def describe_case_ratio(ratio: float) -> str:
     """Return ``1.50x over the whole case``, or ``but only 1.02x ...`` if not slow."""
-    words = "but only " if ratio < NOTABLE_RANK else ""
-    return f"{words}{format_factor(ratio)} over the whole case"
+    prefix = "but only " if ratio < NOTABLE_RANK else ""
+    return f"{prefix}{format_factor(ratio)} over the whole case"
 
 
 def describe_lags(lags: Iterable[Lag], max_messages: int = MAX_MESSAGES) -> list[str]:
