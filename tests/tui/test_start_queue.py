@@ -6,7 +6,7 @@ from spbench.engine import background
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
-from spbench.tui.start_queue import RunIsOnDialog
+from spbench.tui.start_queue import CancelBothDialog, RunIsOnDialog
 from support.sample_events import describe_case, make_started_run, record_run
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import open_suite, wait_for_cases, write_suite
@@ -83,8 +83,14 @@ async def test_run_starts_at_once_or_not_at_all(tmp_path, running, key, num_star
         await wait_until(pilot, lambda: not app.context.start_queue.waiting)
 
 
-@pytest.mark.parametrize("page", ["run", "results"])
-async def test_x_removes_the_start_that_waits(tmp_path, running, page):
+@pytest.mark.parametrize(
+    ("page", "key", "num_cancelled"), [("run", "w", 0), ("run", "y", 1), ("results", None, 0)]
+)
+async def test_x_removes_the_start_that_waits(
+    tmp_path, running, monkeypatch, page, key, num_cancelled
+):
+    cancelled = []
+    monkeypatch.setattr(background, "cancel_run", cancelled.append)
     app = open_suite(write_suite(tmp_path))
     async with app.run_test(size=(120, 40)) as pilot:
         await open_question(pilot, running)
@@ -93,9 +99,13 @@ async def test_x_removes_the_start_that_waits(tmp_path, running, page):
         app.context.show_page(page)
         await wait_until(pilot, lambda: "x removes it" in read_screen(app))
         await pilot.press("x")
+        if key is not None:
+            await wait_until(pilot, lambda: isinstance(app.screen, CancelBothDialog))
+            await pilot.press(key)
         await wait_until(pilot, lambda: "x removes it" not in read_screen(app))
         await wait_until(pilot, lambda: not app.workers or not app.context.start_queue.waiting)
         assert not app.screen.is_modal
+        await wait_until(pilot, lambda: len(cancelled) == num_cancelled)
         running.is_running = False
         await pilot.pause()
         assert app.started == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -69,6 +70,24 @@ page removes it."""
     def find_enter_button(self) -> Button:
         """Return the button of the start that waits, which disturbs nothing."""
         return self.query_one("#third", Button)
+
+
+class CancelBothDialog(ThirdAnswerDialog):
+    """A question before a run is cancelled for which a start waits.
+
+    Args:
+        question: The question.
+        remove: Removes only the start that waits.
+    """
+
+    HELP = """\
+W removes only the start that waits, Y also cancels the run, and N or Escape changes nothing."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "third", "The waiting start", id="dialog.remove-start"),
+    ]
+
+    def __init__(self, question: str, remove: Callable[[], object]) -> None:
+        super().__init__(question, "Both", "Neither", "The waiting start (w)", remove)
 
 
 class StartQueue:

@@ -9,6 +9,7 @@ from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
+from spbench.tui.start_queue import CancelBothDialog
 
 
 class RunControl:
@@ -27,7 +28,16 @@ class RunControl:
 
     async def _cancel(self, folder: RunFolder) -> None:
         question = f"Cancel the run {folder.id}? Its ranks will end; its measurements are kept."
-        if await self._page.confirm(question, "Cancel it", "Let it run"):
+        queue = self._page.context.start_queue
+        if queue.waiting:
+            question = f"{queue.waiting[0].request} waits for the run {folder.id}. Cancel which?"
+            dialog = CancelBothDialog(question, queue.remove_next)
+            is_confirmed = await self._page.app.push_screen_wait(dialog)
+            while is_confirmed and queue.remove_next():
+                pass
+        else:
+            is_confirmed = await self._page.confirm(question, "Cancel it", "Let it run")
+        if is_confirmed:
             try:
                 await asyncio.to_thread(background.cancel_run, folder)
                 self._page.app.notify("the ranks were asked to end", timeout=3)

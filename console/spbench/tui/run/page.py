@@ -269,9 +269,9 @@ class RunPage(Page):
         self.call_after_refresh(self.presenter.update_all)
 
     def action_cancel(self) -> None:
-        """Remove a start that waits, or cancel the run, after a question if it has begun."""
-        if self.context.start_queue.remove_next():
-            return  # the next x cancels the run
+        """Cancel the run, after a question if it has begun, or remove a start that waits."""
+        if not self.context.is_run_active() and self.context.start_queue.remove_next():
+            return
         if self.context.starting_since is not None:
             self.context.cancel_start()
         elif self.context.feed is not None:  # the page may still show the previous run
