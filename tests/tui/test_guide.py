@@ -457,3 +457,14 @@ async def test_help_has_one_heading_for_names_of_actions(tmp_path):
         await pilot.press("f1")
         await wait_until(pilot, lambda: "name in settings" in read_screen(app))
         assert read_screen(app).count("name in settings") == 1
+
+
+async def test_message_over_a_dialog_without_buttons_is_shown(tmp_path):
+    app = make_console(tmp_path, page="hosts")
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await wait_until(pilot, lambda: "Help" in read_screen(app))
+        await pilot.press("f1")
+        await wait_until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.resize_terminal(80, 5)
+        app.notify("a long message " * 40, timeout=20)
+        await wait_until(pilot, lambda: "a long message" in read_screen(app))

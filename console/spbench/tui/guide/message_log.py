@@ -132,7 +132,7 @@ class LoggingApp(App[int]):
         num_lines = sum(_count_lines(toast, dialog.size.width) for toast in self._notifications)
         lines_below = dialog.size.height - max((button.bottom for button in buttons), default=0)
         margin = 1
-        if lines_below < num_lines + margin:
+        if buttons and lines_below < num_lines + margin:
             margin = dialog.size.height - min(button.y for button in buttons)
         for rack in dialog.query_children(ToastRack):
             rack.styles.margin = (0, 0, margin, 0)
