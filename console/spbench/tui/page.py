@@ -18,7 +18,7 @@ from textual.worker import WorkerError
 from spbench.errors import SpbenchError
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm, FaultsAgainDialog
-from spbench.tui.start_queue import Admission, WaitingNote
+from spbench.tui.start_queue import StartDecision, WaitingNote
 from spbench.tui.tab_bar import Tab, TabBar, find_tabs_width, fit_status, format_run_status
 from spbench.tui.widgets.keys import KeyBar
 
@@ -229,9 +229,9 @@ class Page(Screen[None]):
             args = await asyncio.to_thread(build)
             cwd = await asyncio.to_thread(find_start_folder, folder)
             admission = await self.context.start_queue.admit(f"{folder.id} again", show=show)
-            if admission is Admission.REJECTED:
+            if admission is StartDecision.REJECTED:
                 return False
-            show = show and admission is Admission.AT_ONCE
+            show = show and admission is StartDecision.AT_ONCE
             self.context.start_run(args, cwd, show=show)
         except SpbenchError as error:
             self.show_error(str(error), timeout=10)
@@ -248,8 +248,8 @@ class Page(Screen[None]):
         with_faults = await self._ask_again(folder, question, "Run")
         if with_faults is not None:
             admission = await self.context.start_queue.admit(f"the failed cases of {folder.id}")
-            if admission is not Admission.REJECTED:
-                show = admission is Admission.AT_ONCE
+            if admission is not StartDecision.REJECTED:
+                show = admission is StartDecision.AT_ONCE
                 self.context.start_failed_cases(folder, with_faults=with_faults, show=show)
 
     async def _ask_again(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
     from spbench.tui.feed import Feed
 
-POLL_INTERVAL = 0.2
-"""Time between two checks whether a run has ended, in seconds."""
+POLL_INTERVAL = 0.5
+"""Time between two checks whether a run has ended, in seconds; that run is being measured."""
 
 
 class WatchedRun(Protocol):
@@ -35,7 +35,7 @@ class WatchedRun(Protocol):
     def show_page(self, name: str) -> None: ...
 
 
-class Admission(Enum):
+class StartDecision(Enum):
     """Whether a start may begin: at once, after it has waited, or not at all."""
 
     AT_ONCE = auto()
@@ -108,19 +108,21 @@ class StartQueue:
         self._home = home
         self._app = app
 
-    async def admit(self, request: str, *, show: bool = True) -> Admission:
+    async def admit(self, request: str, *, show: bool = True) -> StartDecision:
         """Return whether a start may begin; ask if a run of this home is running.
 
         Args:
             request: The run in words.
             show: Whether to show the Run page while it waits.
         """
-        running = await asyncio.to_thread(self._find_running)
+        from spbench.engine.background import find_running
+
+        running = await asyncio.to_thread(find_running, self._home)
         feed = self._context.feed
         if feed is not None and feed.status.is_final:  # its process may still write the report
             running = [folder for folder in running if folder.path != feed.folder.path]
         if not running:
-            return Admission.AT_ONCE
+            return StartDecision.AT_ONCE
         waits = False
 
         def wait() -> None:
@@ -133,18 +135,18 @@ class StartQueue:
         )
         dialog = RunIsOnDialog(question, "Now", "Cancel", "After it (a)", wait)
         if await self._app.push_screen_wait(dialog):
-            return Admission.AT_ONCE
+            return StartDecision.AT_ONCE
         if not waits:
-            return Admission.REJECTED
+            return StartDecision.REJECTED
         if show:
             if not self._context.is_run_active():
                 self._context.watch_run(running[-1], show=False)
             self._context.show_page("run")
-        return Admission.AFTER_WAIT if await self.wait(request) else Admission.REJECTED
+        return StartDecision.AFTER_WAIT if await self.wait(request) else StartDecision.REJECTED
 
     async def wait(self, request: str) -> bool:
         """Wait until no run of this home runs; return False if the start was removed."""
-        running = await asyncio.to_thread(self._find_running)
+        running = await asyncio.to_thread(self._update_running, [])
         start = WaitingStart(request, await asyncio.to_thread(_name_newest, running))
         self.waiting.append(start)
         try:
@@ -153,15 +155,17 @@ class StartQueue:
                 if is_next and not running:
                     return True
                 await asyncio.sleep(POLL_INTERVAL)
-                running = await asyncio.to_thread(self._find_running, running)
-                start.running = await asyncio.to_thread(_name_newest, running) or start.running
+                previous = running
+                running = await asyncio.to_thread(self._update_running, previous)
+                if running != previous and running:
+                    start.running = await asyncio.to_thread(_name_newest, running)
             return False
         finally:
             if start in self.waiting:
                 self.waiting.remove(start)
 
     def remove_next(self) -> bool:
-        """Remove the next start that waits; return False if there is none."""
+        """Remove the next start that waits; return False if no start waits."""
         if not self.waiting:
             return False
         start = self.waiting.pop(0)
@@ -169,22 +173,23 @@ class StartQueue:
         return True
 
     def describe(self) -> str:
-        """Return a line on the start that waits; empty if there is none."""
+        """Return a line on the start that waits; empty without one."""
         if not self.waiting:
             return ""
         start = self.waiting[0]
         more = f" (+{len(self.waiting) - 1} more)" if len(self.waiting) > 1 else ""
         return f"… {start.request} waits until {start.running} has ended{more}"
 
-    def _find_running(self, before: list[RunFolder] | None = None) -> list[RunFolder]:
+    def _update_running(self, previous: list[RunFolder]) -> list[RunFolder]:
         """Return the runs of this home that are running, the oldest first.
 
-        Those found ``before`` count until their process has ended, which is after the report.
+        Those found before are checked first, so that the home, which may have thousands of runs, is
+        listed only when they have ended. They count until their process has ended, which is after
+        the report.
         """
         from spbench.engine.background import find_running
 
-        running = find_running(self._home)
-        return running or [folder for folder in before or () if folder.is_alive()]
+        return [folder for folder in previous if folder.is_alive()] or find_running(self._home)
 
     def _describe(self, folder: RunFolder) -> str:
         """Describe a run that is running."""

@@ -81,7 +81,7 @@ class FormRow(Widget):
 
     @property
     def empty_value(self) -> str:
-        """The value of a box without a text; empty if there is none."""
+        """The value of a box without a text; empty without one."""
         return ""
 
     @property

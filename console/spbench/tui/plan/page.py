@@ -27,7 +27,7 @@ from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
 from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, find_measured, forecast_start
 from spbench.tui.plan.plan_suite import write_cluster_file, write_plan_suite
 from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
-from spbench.tui.start_queue import Admission
+from spbench.tui.start_queue import StartDecision
 
 POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
@@ -260,7 +260,7 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
             return
         title = f"the profile of {request.model}"
         admission = await self.context.start_queue.admit(title, show=False)
-        if admission is not Admission.REJECTED:
+        if admission is not StartDecision.REJECTED:
             self.cancel_work("planning")
             self.details = self.suite = self._awaited_run = None
             self._measured_model = request.model
@@ -325,13 +325,13 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
         if path is None:
             return
         admission = await self.context.start_queue.admit(path.name)
-        if admission is Admission.REJECTED:
+        if admission is StartDecision.REJECTED:
             return
         if self.context.starting_since is not None:
             self.show_error("not started: another run is just being started")
             return
         awaited_run = self.await_run(path)
-        self.context.start_suite(path, show=admission is Admission.AT_ONCE)
+        self.context.start_suite(path, show=admission is StartDecision.AT_ONCE)
         awaited_run.is_starting = self.context.starting_since is not None
 
     def action_write_cluster(self) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spbench.tui.page import Page
-from spbench.tui.start_queue import Admission
+from spbench.tui.start_queue import StartDecision
 from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.file_actions import FileActions
 from spbench.tui.suites.parsed_suite import find_rejection_reason
@@ -164,7 +164,7 @@ class RunActions:
         names = ", ".join(cases[:1] if len(cases) == 1 else ())
         request = f"{document.path.name} ({names})" if names else document.path.name
         admission = await self._page.context.start_queue.admit(request)
-        if admission is Admission.REJECTED:
+        if admission is StartDecision.REJECTED:
             return
         self._page.context.start_suite(
             document.path,
@@ -172,7 +172,7 @@ class RunActions:
             fault,
             oversubscribe=rejection is not None,
             overrides=overrides,
-            show=admission is Admission.AT_ONCE,
+            show=admission is StartDecision.AT_ONCE,
         )
 
 
