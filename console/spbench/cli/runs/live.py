@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 INTERVAL = 0.2
 """The least seconds between two frames: this process may share cores with the ranks."""
 MAX_ROWS = 16
+_OWN = "own+wait"
 _OWN_LEGEND = (
-    "own: the median without waits for slower ranks; skew: own over that of the typical rank with "
-    "the same work"
+    f"{_OWN}: the median without waits for slower ranks; skew: that over that of the typical rank "
+    "with the same work"
 )
 _PHASE_STYLES = {RankPhase.ERROR: "bold red"}
 _CHECK_STYLES = {CheckOutcome.PASSED: "green", CheckOutcome.FAILED: "bold red"}
 WIDE = 100
 """The least columns of a terminal for the whole table."""
-_WIDE_COLUMNS = ("iterations", "last", "own", "p95")
+_WIDE_COLUMNS = ("iterations", "last", _OWN, "p95")
 _LEADING_COLUMNS = ("rank", "host")
-_TRAILING_COLUMNS = ("phase", "iterations", "last", "median", "own", "p95", "p99", "skew", "check")
+_TRAILING_COLUMNS = ("phase", "iterations", "last", "median", _OWN, "p95", "p99", "skew", "check")
 """The columns before and after those of the ranks' coordinates."""
 _NUMBER_COLUMNS = {"rank", *_TRAILING_COLUMNS} - {"phase", "check"}
 
@@ -131,7 +132,7 @@ class LiveView:
         shown = rows.slowest(MAX_ROWS) if rank_count > MAX_ROWS else rows.rows()
         hidden_columns = {*_WIDE_COLUMNS} if narrow else set()
         if all(row.active is None for row in shown):
-            hidden_columns.add("own")
+            hidden_columns.add(_OWN)
         columns = [name for name in _TRAILING_COLUMNS if name not in hidden_columns]
         for name in (*_LEADING_COLUMNS, *coordinate_names, *columns):
             table.add_column(
@@ -148,7 +149,7 @@ class LiveView:
         captions = (
             [f"the slowest {MAX_ROWS} of {rank_count} ranks"] if rank_count > MAX_ROWS else []
         )
-        if "own" in columns:
+        if _OWN in columns:
             captions.append(_OWN_LEGEND)
         table.caption = "; ".join(captions)
         return table
@@ -162,7 +163,7 @@ def _format_cells(row: RankRow) -> dict[str, Text]:
     ms_by_name = {
         "last": row.last,
         "median": row.p50,
-        "own": row.active,
+        _OWN: row.active,
         "p95": row.p95,
         "p99": row.p99,
     }
