@@ -164,11 +164,18 @@ def drop_parameter_names(case_id: str) -> str:
     return _PARAMETER_NAME.sub("", case_id)
 
 
-def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most ``width`` characters, with its middle cut if needed."""
+def cut_middle(text: str, width: int, tail_length: int | None = None) -> str:
+    """Return a text in at most ``width`` characters, with its middle cut if needed.
+
+    Args:
+        text: The text.
+        width: The most characters.
+        tail_length: The characters that stay at the end. Default: half of them.
+    """
     if len(text) <= width:
         return text
-    tail_length = (width - 1) // 2
+    if tail_length is None:
+        tail_length = (width - 1) // 2
     return text[: width - 1 - tail_length] + ELLIPSIS + text[len(text) - tail_length :]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from spbench.record.number_formatting import format_duration
 from spbench.record.runs.history import RunSummary, format_passed
 from spbench.record.runs.marks import MarksFormat, RunMark, RunMarks, format_marks
+from spbench.report.text_tables import cut_middle
 from spbench.tui.cells import format_day, format_exact_moment, format_moment, make_status_cell
 from spbench.tui.widgets.table_columns import Column, TableCell
-from spbench.tui.widgets.text import cut_middle
 from spbench_core.events.statuses import RunStatus
 
 MARKS = Column("marks", "marks", 5)
@@ -84,6 +84,10 @@ class RunRows:
         """Return the marks of a run."""
         return self._marks.get(run_id, ())
 
+    def _shorten_suite(self, suite: str) -> str:
+        width = self.suite_width
+        return suite if width is None else cut_middle(suite, width, width // 3)
+
     def measure_signs(self) -> int:
         """Return the cells of the marks of a run as signs, at most."""
         widths = (
@@ -116,7 +120,7 @@ class RunRows:
         return (
             TableCell(self._get_side(run), "accent"),
             self._names[run.id],
-            run.suite if self.suite_width is None else cut_middle(run.suite, self.suite_width),
+            self._shorten_suite(run.suite),
             make_status_cell(run.status, self._describe_status(run)),
             *self._make_marks_cells(run),
             format_passed(self._count_passed(run.id)),

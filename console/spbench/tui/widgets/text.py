@@ -46,15 +46,6 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     return padding + text if align == "right" else text + padding
 
 
-def cut_middle(text: str, width: int) -> str:
-    """Return a text in at most ``width`` cells, cut in the middle."""
-    text = replace_controls(text)
-    if cell_width(text) <= width:
-        return text
-    tail = text[-(width // 3) :]
-    return set_cell_size(text, max(0, width - cell_width(tail) - 1)).rstrip() + _ELLIPSIS + tail
-
-
 def shorten_path(path: str, width: int) -> str:
     """Return a path in at most ``width`` cells; the folder is cut before the name."""
     path = replace_controls(path)

@@ -220,10 +220,6 @@ class PartsPane(Pane):
             yield self._note
             yield self._chart
 
-    def count_lines(self) -> int:
-        """Return the number of lines of the bars, as far as they are laid out."""
-        return max(1, self._chart.size.height if self._chart.display else 1)
-
     def show(self, group: BarGroup | None, case: str) -> None:
         """Show the bars of a case; None: it has no parts."""
         if group is self._group:
