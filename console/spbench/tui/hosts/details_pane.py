@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.widgets import Static
 
 from spbench.launch.survey.facts import HostFacts
@@ -25,6 +24,7 @@ from spbench.record.runs.folder import list_runs
 from spbench.record.runs.history import RunSummary, read_summary
 from spbench.report.run_details import Fact
 from spbench.report.times import format_day_and_time
+from spbench.tui.hosts.layout import NotedPane
 from spbench.tui.hosts.machine_monitor import Interface, MachineLoad, MachineMonitor
 from spbench.tui.widgets.glyphs import render_sparkline
 from spbench_core.number_text import format_quantity
@@ -37,7 +37,7 @@ MAX_RUNS = 8
 """The most runs that are listed."""
 
 
-class DetailsPane(VerticalScroll, can_focus=True):
+class DetailsPane(VerticalScroll, NotedPane, can_focus=True):
     """The facts about the host under the cursor."""
 
     HELP = """\
@@ -51,17 +51,10 @@ its parts as it answered, and the last runs that were started on it."""
 
     def __init__(self) -> None:
         super().__init__(classes="pane", id="details")
-        self._title = "Host"
-        self._note = ""
-        self.border_title = "Host"
+        self.set_title("Host")
 
     def compose(self) -> ComposeResult:
         yield Static("")
-
-    def set_note(self, note: str) -> None:
-        """Change the note after the title."""
-        self._note = note
-        self.border_title = Content(self._title + note)
 
     def show(
         self,
@@ -79,8 +72,7 @@ its parts as it answered, and the last runs that were started on it."""
             runs: The last runs from it, newest first.
         """
         title = f"Host {host or ''}".rstrip()
-        self._title = f"{title} now" if monitor and host else title
-        self.set_note(self._note)
+        self.set_title(f"{title} now" if monitor and host else title)
         facts_by_label = [
             *(list_load_facts(monitor.load) if monitor is not None else ()),
             *(list_parts(facts, monitor) if facts is not None else ()),

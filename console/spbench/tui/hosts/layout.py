@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from textual.content import Content
 from textual.widget import Widget
 
 WIDE_WIDTH = 100
@@ -49,6 +50,23 @@ class HostsPanel(Enum):
     FINDINGS = "back"
     DETAILS = "details"
     CHARTS = "cores busy"
+
+
+class NotedPane(Widget):
+    """A pane with a note after its title, such as the key of the next panel."""
+
+    _title = ""
+    _note = ""
+
+    def set_title(self, title: str) -> None:
+        """Change the title."""
+        self._title = title
+        self.border_title = Content(title + self._note)
+
+    def set_note(self, note: str) -> None:
+        """Change the note after the title."""
+        self._note = note
+        self.set_title(self._title)
 
 
 def list_panels(page: Widget) -> list[HostsPanel]:

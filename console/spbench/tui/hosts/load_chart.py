@@ -7,12 +7,13 @@ from textual.containers import Vertical
 
 from spbench.record.machine.host_loads import LoadHistory
 from spbench.report.scale import Scale
+from spbench.tui.hosts.layout import NotedPane
 from spbench.tui.widgets.timeline import TimelineChart
 
 _WHOLE_RANGE = Scale(0.0, 100.0)
 
 
-class LoadChartPane(Vertical):
+class LoadChartPane(Vertical, NotedPane):
     """A chart of a share in percent, one value for each reading.
 
     Args:
@@ -26,15 +27,10 @@ each reading. A run that is measured while other work uses the cores takes longe
 
     def __init__(self, title: str, id: str) -> None:
         super().__init__(classes="pane load-chart", id=id)
-        self._title = title
-        self.border_title = title
+        self.set_title(title)
 
     def compose(self) -> ComposeResult:
         yield TimelineChart()
-
-    def set_note(self, note: str) -> None:
-        """Change the note after the title."""
-        self.border_title = f"{self._title}{note}"
 
     def show(self, history: LoadHistory, seconds_per_reading: float) -> None:
         """Show the readings so far."""

@@ -16,6 +16,7 @@ from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
 from spbench.tui.advice import name_keys
 from spbench.tui.hosts.host_rows import COLUMNS, HostRows, make_finding_span
+from spbench.tui.hosts.layout import NotedPane
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
 from spbench.tui.widgets.keys import make_binding
@@ -87,7 +88,7 @@ are below, with their remedies."""
         self.table.update_rows()
 
 
-class FindingsPane(VerticalScroll, can_focus=True):
+class FindingsPane(VerticalScroll, NotedPane, can_focus=True):
     """The findings on a host with their remedies, and the differences between hosts."""
 
     HELP = """\
@@ -101,9 +102,7 @@ measured times longer. The differences between the hosts of this source are belo
 
     def __init__(self) -> None:
         super().__init__(classes="pane", id="findings")
-        self._title = "Findings"
-        self._note = ""
-        self.border_title = "Findings"
+        self.set_title("Findings")
 
     def compose(self) -> ComposeResult:
         yield TextBlock("")
@@ -112,11 +111,6 @@ measured times longer. The differences between the hosts of this source are belo
     def needed_lines(self) -> int:
         """The lines of the pane with all its text, and with its frame."""
         return max(1, self.query_one(TextBlock).size.height) + self.gutter.height
-
-    def set_note(self, note: str) -> None:
-        """Change the note after the title."""
-        self._note = note
-        self.border_title = Content(self._title + note)
 
     def show(
         self,
@@ -135,8 +129,7 @@ measured times longer. The differences between the hosts of this source are belo
             queried_facts: The facts about all queried hosts of the source, to find differences.
             answered_at: The time of the facts about the host; empty if it was not queried.
         """
-        self._title = f"Findings of {host}" if host else "Findings"
-        self.set_note(self._note)
+        self.set_title(f"Findings of {host}" if host else "Findings")
         self.border_subtitle = Content(f"asked at {answered_at}" if answered_at else "")
         lines = [*_render_findings(facts, machine_findings), *_render_differences(queried_facts)]
         if not lines:
