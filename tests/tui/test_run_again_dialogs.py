@@ -43,7 +43,7 @@ async def test_only_the_answer_of_enter_has_a_coloured_ground(tmp_path, theme):
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: app.current_mode == "results")
         app.theme = theme
-        app.push_screen(FaultsAgainDialog("Again?", lambda: None))
+        app.push_screen(FaultsAgainDialog("Again?"))
         await wait_until(pilot, lambda: app.focused is not None and app.focused.id == "yes")
         grounds = {button.id: button.styles.background for button in app.screen.query(Button)}
         assert grounds["third"] == grounds["no"] != grounds["yes"]

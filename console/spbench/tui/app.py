@@ -284,21 +284,21 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             reasons.append("A start that waits for its end is lost.")
 
         def answer(yes: bool | None) -> None:
+            if leave_dialog.chose_third:
+                self._save_and_quit()
             if yes:
                 for page in self.pages.values():
                     page.discard_unsaved()
                 self.exit(0)
 
         question = " ".join([*reasons, "Quit?"])
+        leave_dialog = LeaveDialog(question)
         if any(texts):
-            self.push_screen(LeaveDialog(question, self._start_saving), answer)
+            self.push_screen(leave_dialog, answer)
         elif reasons:
             self.push_screen(Confirm(question, "Quit", "Stay"), answer)
         else:
             self.exit(0)
-
-    def _start_saving(self) -> None:
-        self._save_and_quit()
 
     @work(group="leave")
     async def _save_and_quit(self) -> None:

@@ -94,7 +94,7 @@ A question. Y and N answer it, and so do the buttons: Enter takes the marked one
 
 
 class ThirdAnswerDialog(Confirm):
-    """A question with a third answer that has another effect.
+    """A question with a third answer.
 
     A subclass has the key of the answer, with the action ``third``.
 
@@ -103,8 +103,11 @@ class ThirdAnswerDialog(Confirm):
         yes: The first answer.
         no: The second answer.
         third: The third answer, with its key.
-        act: The effect of the third answer, for which the dialog returns False.
         enter_is_yes: Whether Enter takes the first answer, which loses nothing.
+        enter_is_third: Whether Enter takes the third answer, which loses nothing.
+
+    Attributes:
+        chose_third: Whether the third answer was given, for which the dialog returns False.
     """
 
     def __init__(
@@ -113,13 +116,19 @@ class ThirdAnswerDialog(Confirm):
         yes: str,
         no: str,
         third: str,
-        act: Callable[[], object],
         *,
         enter_is_yes: bool = False,
+        enter_is_third: bool = False,
     ) -> None:
         super().__init__(question, yes, no, enter_is_yes=enter_is_yes)
         self._third = third
-        self._act = act
+        self._enter_is_third = enter_is_third
+        self.chose_third = False
+
+    def find_enter_button(self) -> Button:
+        """Return the button of the answer of Enter."""
+        third = self.query_one("#third", Button)
+        return third if self._enter_is_third else super().find_enter_button()
 
     def make_buttons(self) -> list[Button]:
         """Return the buttons of the answers, the third one first."""
@@ -132,9 +141,9 @@ class ThirdAnswerDialog(Confirm):
             self.action_third()
 
     def action_third(self) -> None:
-        """Close the dialog and act."""
+        """Give the third answer."""
+        self.chose_third = True
         self.dismiss(False)
-        self._act()
 
 
 class FewLaunchesDialog(ThirdAnswerDialog):
@@ -143,7 +152,6 @@ class FewLaunchesDialog(ThirdAnswerDialog):
     Args:
         question: The question.
         launches: The launches that a comparison needs.
-        run_first: Called if the run is to start again with these launches.
     """
 
     HELP = """\
@@ -153,39 +161,25 @@ enough, Y makes a baseline of it anyway, and N or Escape does not."""
         Binding("r", "third", "Run it first", id="dialog.run-first"),
     ]
 
-    def __init__(self, question: str, launches: int, run_first: Callable[[], object]) -> None:
+    def __init__(self, question: str, launches: int) -> None:
         third = f"Run {launches} launches (r)"
-        super().__init__(question, "Make anyway", "Cancel", third, run_first)
-
-    def find_enter_button(self) -> Button:
-        """Return the button that runs it again, which loses nothing."""
-        return self.query_one("#third", Button)
+        super().__init__(question, "Make anyway", "Cancel", third, enter_is_third=True)
 
 
 class LeaveDialog(ThirdAnswerDialog):
-    """A question before the console quits with unsaved text.
-
-    Args:
-        question: The question.
-        save: Saves the text and quits.
-    """
+    """A question before the console quits with unsaved text."""
 
     HELP = "Text is not saved. S saves it and quits, Y quits without it, N and Escape stay."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "third", "Save and quit", id="dialog.save"),
     ]
 
-    def __init__(self, question: str, save: Callable[[], object]) -> None:
-        super().__init__(question, "Quit", "Stay", "Save and quit (s)", save)
+    def __init__(self, question: str) -> None:
+        super().__init__(question, "Quit", "Stay", "Save and quit (s)")
 
 
 class FaultsAgainDialog(ThirdAnswerDialog):
-    """A question before a run is started again that has planted faults.
-
-    Args:
-        question: The question.
-        leave_faults_out: Called if the run is to start without its faults.
-    """
+    """A question before a run is started again that has planted faults."""
 
     HELP = """\
 The run has planted faults. Y plants them again, W runs the same without faults, as after a repair,
@@ -194,11 +188,8 @@ and N or Escape does not run it."""
         Binding("w", "third", "Without faults", id="dialog.without-faults"),
     ]
 
-    def __init__(self, question: str, leave_faults_out: Callable[[], object]) -> None:
-        third = "Without faults (w)"
-        super().__init__(
-            question, "With faults", "Cancel", third, leave_faults_out, enter_is_yes=True
-        )
+    def __init__(self, question: str) -> None:
+        super().__init__(question, "With faults", "Cancel", "Without faults (w)", enter_is_yes=True)
 
     def make_buttons(self) -> list[Button]:
         """Return the buttons of the answers, that of Enter first."""

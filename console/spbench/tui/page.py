@@ -264,16 +264,10 @@ class Page(Screen[None]):
             return True
         if not faults:
             return await self.confirm(question, yes, "Cancel", enter_is_yes=True) or None
-        is_without_faults = False
-
-        def leave_faults_out() -> None:
-            nonlocal is_without_faults
-            is_without_faults = True
-
         question += f" It has planted faults: {', '.join(faults)}."
-        dialog = FaultsAgainDialog(question, leave_faults_out)
+        dialog = FaultsAgainDialog(question)
         is_with_faults = await self.app.push_screen_wait(dialog)
-        return is_with_faults if is_with_faults or is_without_faults else None
+        return is_with_faults if is_with_faults or dialog.chose_third else None
 
     async def confirm_overwrite(self, path: Path) -> bool:
         """Return whether a file may be written; ask if it exists."""

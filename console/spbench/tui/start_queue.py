@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.binding import Binding, BindingType
-from textual.widgets import Button, Static
+from textual.widgets import Static
 
 from spbench.tui.dialogs import ThirdAnswerDialog
 
@@ -67,18 +66,12 @@ page removes it."""
         Binding("a", "third", "After it", id="dialog.after"),
     ]
 
-    def find_enter_button(self) -> Button:
-        """Return the button of the start that waits, which disturbs nothing."""
-        return self.query_one("#third", Button)
+    def __init__(self, question: str) -> None:
+        super().__init__(question, "Now", "Cancel", "After it (a)", enter_is_third=True)
 
 
 class CancelBothDialog(ThirdAnswerDialog):
-    """A question before a run is cancelled for which a start waits.
-
-    Args:
-        question: The question.
-        remove: Removes only the start that waits.
-    """
+    """A question before a run is cancelled for which a start waits."""
 
     HELP = """\
 W removes only the start that waits, Y also cancels the run, and N or Escape changes nothing."""
@@ -86,8 +79,8 @@ W removes only the start that waits, Y also cancels the run, and N or Escape cha
         Binding("w", "third", "The waiting start", id="dialog.remove-start"),
     ]
 
-    def __init__(self, question: str, remove: Callable[[], object]) -> None:
-        super().__init__(question, "Both", "Neither", "The waiting start (w)", remove)
+    def __init__(self, question: str) -> None:
+        super().__init__(question, "Both", "Neither", "The waiting start (w)")
 
 
 class StartQueue:
@@ -123,20 +116,14 @@ class StartQueue:
             running = [folder for folder in running if folder.path != feed.folder.path]
         if not running:
             return StartDecision.AT_ONCE
-        waits = False
-
-        def wait() -> None:
-            nonlocal waits
-            waits = True
-
         question = (
             f"{await asyncio.to_thread(self._describe, running[-1])} Two runs at once disturb each "
             f"other. Start {request} after it?"
         )
-        dialog = RunIsOnDialog(question, "Now", "Cancel", "After it (a)", wait)
+        dialog = RunIsOnDialog(question)
         if await self._app.push_screen_wait(dialog):
             return StartDecision.AT_ONCE
-        if not waits:
+        if not dialog.chose_third:
             return StartDecision.REJECTED
         if show:
             if not self._context.is_run_active():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -121,10 +120,11 @@ class BaselineDialogs:
             f"with it needs{for_cases}. Run it again with enough of them first? B then makes a "
             "baseline of the new run."
         )
-        run_first = partial(self._page.start_action, self._page.start_again, run.folder, launches)
-        dialog = FewLaunchesDialog(question, launches, run_first)
+        dialog = FewLaunchesDialog(question, launches)
         is_accepted = await self._page.app.push_screen_wait(dialog)
-        return bool(is_accepted)
+        if dialog.chose_third:
+            await self._page.start_again(run.folder, launches)
+        return is_accepted
 
 
 def _find_doubt(run: RunSummary) -> str:

@@ -31,8 +31,10 @@ class RunControl:
         queue = self._page.context.start_queue
         if queue.waiting:
             question = f"{queue.waiting[0].request} waits for the run {folder.id}. Cancel which?"
-            dialog = CancelBothDialog(question, queue.remove_next)
+            dialog = CancelBothDialog(question)
             is_confirmed = await self._page.app.push_screen_wait(dialog)
+            if dialog.chose_third:
+                queue.remove_next()
             while is_confirmed and queue.remove_next():
                 pass
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from spbench.tui.page import Page
@@ -112,9 +111,11 @@ class RunActions:
                 question += f" It needs iterations {forecast.iterations}: F3 changes the sweep."
             return await self._page.confirm(question, "Run as it is", "Cancel", enter_is_yes=True)
         override = f"iterations={forecast.iterations}"
-        start = partial(self._page.start_action, self._start, [case.id], fault, [override])
-        dialog = ShortCaseDialog(case.id, fault, forecast, start)
-        return await self._page.app.push_screen_wait(dialog)
+        dialog = ShortCaseDialog(case.id, fault, forecast)
+        is_confirmed = await self._page.app.push_screen_wait(dialog)
+        if dialog.chose_third:
+            await self._start([case.id], fault, [override])
+        return is_confirmed
 
     def _get_selected_case(self) -> Case | None:
         """Return the selected case; show an error if there is none."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widgets import Button
 
 from spbench.record.comparison import NOTABLE_RANK
 from spbench.record.number_formatting import format_time
@@ -86,7 +84,6 @@ class ShortCaseDialog(ThirdAnswerDialog):
         case: The id of the case.
         fault: The fault.
         forecast: The reason, with a number of iterations.
-        run_longer: Starts the run with these iterations.
     """
 
     HELP = """\
@@ -97,13 +94,7 @@ it."""
         Binding("i", "third", "More iterations", id="dialog.more-iterations"),
     ]
 
-    def __init__(
-        self, case: str, fault: str, forecast: SlowForecast, run_longer: Callable[[], object]
-    ) -> None:
+    def __init__(self, case: str, fault: str, forecast: SlowForecast) -> None:
         question = f"{case} would probably miss {fault}: {forecast.reason}."
         third = f"{forecast.iterations} iterations (i)"
-        super().__init__(question, "Run as it is", "Cancel", third, run_longer)
-
-    def find_enter_button(self) -> Button:
-        """Return the button of the answer of Enter: run with enough iterations."""
-        return self.query_one("#third", Button)
+        super().__init__(question, "Run as it is", "Cancel", third, enter_is_third=True)
