@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from spbench.record.case_parts import MetricDescription
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import compute_efficiency, format_efficiency
+from spbench.record.efficiency import MAX_EFFICIENCY, compute_efficiency, format_efficiency
 from spbench.record.metric_names import list_separate_metrics
 from spbench.record.number_formatting import (
     format_count,
@@ -53,7 +53,8 @@ class CaseCells:
             for key, is_needed in (
                 ("efficiency", efficiency is not None),
                 ("disturbed", efficiency is not None and self.disturbed),
-                ("above", efficiency is not None and efficiency >= 1.005),
+                ("above", 1.005 <= (efficiency or 0.0) <= MAX_EFFICIENCY),
+                ("far above", (efficiency or 0.0) > MAX_EFFICIENCY),
                 ("repeats", self.case.repeats > 1),
                 ("noisy", self.noisy),
             )

@@ -16,7 +16,7 @@ from spbench.cli.runs.case_columns import (
     shown_id,
 )
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import ABOVE_REFERENCE
+from spbench.record.efficiency import ABOVE_REFERENCE, SLOW_REFERENCE
 from spbench.record.metric_names import find_iteration_name, find_metric_help
 from spbench.record.noise import describe_case_noise, is_disturbed
 from spbench.record.number_formatting import (
@@ -62,6 +62,7 @@ _NOTES = {
         "them."
     ),
     "above": f"{ABOVE_REFERENCE}.",
+    "far above": f"{SLOW_REFERENCE}.",
     "repeats": "Values of repeated cases, and their references, are the medians of their repeats.",
     "noisy": f"{NOISY} other work disturbed the times.",
 }

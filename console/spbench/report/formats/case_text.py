@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from spbench.record.efficiency import ABOVE_REFERENCE, format_efficiency, format_metric
+from spbench.record.efficiency import (
+    ABOVE_REFERENCE,
+    SLOW_REFERENCE,
+    format_efficiency,
+    format_metric,
+)
 from spbench.record.metric_names import format_metric_name
 from spbench.record.number_formatting import NOISY, format_value, replace_line_controls
 from spbench.record.planted_faults import format_result_count
@@ -22,7 +27,7 @@ LEGEND = (
     "repeated cases, and their references, are the medians of their repeats.",
     "reference: what simpler operations, such as a ping-pong or a memory copy, need for the same "
     "work, measured in a separate loop of the same job.",
-    f"efficiency: reference / time; {ABOVE_REFERENCE}.",
+    f"efficiency: reference / time; {ABOVE_REFERENCE}; {SLOW_REFERENCE}.",
     f"{NOISY}: the ranks' cores were disturbed, so that times are not the hardware's alone.",
     f"~: an efficiency of disturbed times ({NOISY}), or of more ranks than cores.",
 )

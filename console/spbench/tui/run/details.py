@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from spbench.record.case_state import CaseState
-from spbench.record.efficiency import ABOVE_REFERENCE, compute_efficiency, format_efficiency
+from spbench.record.efficiency import compute_efficiency, explain_efficiency, format_efficiency
 from spbench.record.judge import describe_other_failed_checks, divide_by_limit
 from spbench.record.messages.cases import describe_repeats
 from spbench.record.metric_names import (
@@ -175,7 +175,7 @@ def _describe_expectation(case: CaseState, expectation: Mapping[str, Any]) -> st
 
 def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]:
     """Yield the references and the efficiencies of their metrics."""
-    exceeds_reference = False
+    explanations: set[str] = set()
     for name, reference in case.measured.median_references.items():
         spec = case.identity.metrics.get(name)
         unit = _get_unit(case, name)
@@ -189,12 +189,12 @@ def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]
         suffix = ""
         if efficiency is not None:
             suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
-            exceeds_reference = exceeds_reference or efficiency > 1
+            explanations.add(explain_efficiency(efficiency))
         metric = format_metric_name(name, unit)
         origin = f"measured in the same job: {reference['measured_by']}"
         yield "reference", f"{metric} {reference_text}{suffix}; {origin}"
-    if exceeds_reference:
-        yield "", ABOVE_REFERENCE
+    for explanation in sorted(explanations - {""}):
+        yield "", explanation
 
 
 def _get_unit(case: CaseState, metric: str) -> str:
