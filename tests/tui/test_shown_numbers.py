@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from spbench.cli.runs.case_columns import CaseCells
 from spbench.launch.finding import FindingStatus
 from spbench.launch.hosts.hosts import Host, Hosts
 from spbench.launch.survey.facts import HostFacts
@@ -104,10 +105,10 @@ def test_columns_and_help_say_reference_instead_of_limit():
     assert "reference" in text
 
 
-def make_case_above_reference():
+def make_case_above_reference(reference_ms=3.0):
     metrics = [describe_metric("time_ms", "ms"), describe_metric("exchange_ms", "ms")]
     case = describe_case(benchmark="halo.compute", metrics=metrics)
-    reference = {"name": "time_ms", "value": 3.0, "measured_by": "ping-pong"}
+    reference = {"name": "time_ms", "value": reference_ms, "measured_by": "ping-pong"}
     events = [
         *make_started_run(case),
         *(rank_event("samples", rank, values=[2.0]) for rank in (0, 1)),
@@ -128,6 +129,15 @@ def test_details_explain_references_and_separate_metrics():
     ) in lines
     assert [text for _, text in lines if text.startswith("above 100 %")]
     assert ("measured separately", "exchange: not parts of the time") in lines
+
+
+def test_efficiency_far_above_100_percent_is_explained_by_its_reference():
+    case = make_case_above_reference(reference_ms=9.0)
+    texts = [text for _, text in _list_case_lines(case, "passed", disturbed=False)]
+    assert "above 200 %: the reference is too slow to compare with" in texts
+    assert not any("above 100 %" in text for text in texts)
+    row = CaseCells(case, time=2.0, reference=9.0, disturbed=False, noisy=False)
+    assert row.notes == {"efficiency", "far above"}
 
 
 async def test_demo_shows_the_times_of_its_report():
