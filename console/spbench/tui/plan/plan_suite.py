@@ -34,7 +34,7 @@ async def write_plan_suite(page: Page, details: PlanDetails, question: str = "")
         ranks_text = format_quantity(emitted.rank_count, "rank")
         prefix = "suites/" if (folder / "suites").is_dir() else ""
         proposed = f"{prefix}{emitted.suite.name}.yaml"
-        question = question or f"File of the suite that runs the plan on {ranks_text}:"
+        question = question or f"The plan runs on {ranks_text}. File of its suite:"
         path = await _ask_for_file(page, question, partial(expand_suite_path, folder), proposed)
         if path is None:
             return None
