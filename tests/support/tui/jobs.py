@@ -160,12 +160,12 @@ def has_sweep(folder: Path) -> bool:
     return "slice_method: [vertical, horizontal]" in text and "halo_len: [1, 2, 3]" in text
 
 
-def has_failed_again(folder: Path) -> bool:
+def has_repeated_failed_cases(folder: Path) -> bool:
     records = read_runs(folder)
     return (
         len(records) == 2
         and "--failed" in records[1]["argv"]
-        and records[1].get("verdict") == "failed"
+        and records[1].get("verdict") == "cancelled"
     )
 
 
@@ -223,10 +223,12 @@ USER_TASKS = (
             (("x",), "Cancel the run"),
             (("y",), "- cancelled 0/2"),
             (("F",), "Run again from"),
-            (("y",), "✗ failed 0/1"),
+            (("y",), "running 1/2"),
+            (("x",), "Cancel the run"),
+            (("y",), "- cancelled 0/2"),
         ),
         lambda folder: add_suite(folder, TWO_CASES, "two"),
-        has_failed_again,
+        has_repeated_failed_cases,
         starts_ranks=True,
     ),
     UserTask(
@@ -234,7 +236,7 @@ USER_TASKS = (
         (
             (("5",), "two.yaml"),
             (("enter",), "2 stages"),
-            (("f5",), "File of the suite"),
+            (("f5",), "File of its suite"),
             (("enter",), "✓ passed 1/1"),
             (("5",), "predicted"),
         ),
