@@ -66,7 +66,16 @@ class DrivenApp(ConsoleApp):
 
     def __init__(self, options: ConsoleOptions) -> None:
         super().__init__(options)
-        vars(self.context).update(start_run=lambda args, folder=None, start_again=None: None)
+        vars(self.context).update(start_run=start_no_run)
+
+
+def start_no_run(
+    args: Sequence[str],
+    folder: Path | None = None,
+    start_again: Callable[[], None] | None = None,
+    show: bool = True,
+) -> None:
+    """Ignore a start; the signature is that of `ConsoleContext.start_run`."""
 
 
 def draw_event(generator: random.Random, app: ConsoleApp) -> DrawnEvent:
