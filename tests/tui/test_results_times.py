@@ -193,6 +193,24 @@ async def test_runs_with_an_unfinished_case_are_neither_best_nor_worst(tmp_path,
         assert [spot.point.is_apart for spot in chart._points] == [False, True, False]
 
 
+async def test_plot_over_runs_names_a_newest_run_without_times(tmp_path, home):
+    log = home / "runs" / "20010103-083000-made-up" / "events.jsonl"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    measured = ("samples", "metric")
+    log_events = [event for event in events if event["event"] not in measured]
+    log.write_text("".join(f"{json.dumps(event)}\n" for event in log_events))
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("tab", "down", "m")
+        await wait_until(pilot, lambda: page._views.plot.chart.count_stops() == 2)
+        title = read_widget(app, "#plot-title")
+        assert title.splitlines() == [
+            "time (m: 1 of 3) of made[width=2,mode=a]",
+            "Not measured in 2001-01-03 failed",
+        ]
+
+
 async def test_deleted_run_is_reported_and_unmarked(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from spbench.record.metric_names import format_folded_name
 from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
 from spbench.record.runs.marks import RunMarks
+from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import Point, Series, build_parameter_series, find_swept_parameters
 from spbench.tui.results.run_rows import name_starts
@@ -19,6 +20,40 @@ LINES_NOTE = "vertical lines: minimum to p95"
 """The meaning of the lines at the points."""
 _MAX_POINTS = 12
 """Largest number of points of a series in the text."""
+
+
+def list_metric_units(runs: Iterable[RecordedRun], case: CasePart | None) -> dict[str, str]:
+    """Return the units of a case's metrics, also of those in other runs only.
+
+    Args:
+        runs: The runs, in any order.
+        case: The case in the run under the cursor, which comes first; None without one.
+    """
+    if case is None:
+        return {}
+    parts = [case, *(run.cases[case.id] for run in runs if case.id in run.cases)]
+    units: dict[str, str] = {}
+    for part in parts:
+        for name, metric in part.metrics.items():
+            units.setdefault(name, metric.unit)
+    return units
+
+
+def describe_runs_without(
+    runs: Sequence[RecordedRun], case_id: str, metric: str, now: float
+) -> str:
+    """Return the runs of a case that lack a metric, with its status, as text."""
+    names = name_starts({run.summary.id: run.summary.started for run in runs}, now)
+    lacking = [
+        f"{names[run.summary.id]} {run.cases[case_id].status_text}"
+        for run in runs
+        if case_id in run.cases and metric not in run.cases[case_id].metrics
+    ]
+    if not lacking:
+        return ""
+    omitted_count = len(lacking) - _MAX_POINTS
+    omission = f" and {omitted_count} more" if omitted_count > 0 else ""
+    return f"Not measured in {', '.join(lacking[:_MAX_POINTS])}{omission}"
 
 
 def explain_no_sweep(run: RecordedRun, case_name: str) -> str:

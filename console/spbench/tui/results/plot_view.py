@@ -23,8 +23,10 @@ from spbench.tui.results.plot_series import (
     choose_plot_unit,
     describe_over_parameter,
     describe_over_runs,
+    describe_runs_without,
     explain_no_sweep,
     format_axis_title,
+    list_metric_units,
 )
 from spbench.tui.widgets.plot import Plot, PlotSeries
 
@@ -37,6 +39,7 @@ A metric of the case under the cursor of the cases: over the runs that the filte
 the run under the cursor, over a parameter that the suite sweeps, with a series for each
 combination of the others. With two runs, the marked one (space) is a. Each point is a median; its
 line goes from the least to the p95, but not beyond twice the largest median (then with an arrow).
+Runs that did not measure the metric are named below the title.
 ! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
 m shows the next metric, X the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
@@ -53,6 +56,7 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         self._run: RecordedRun | None = None
         self._other: RecordedRun | None = None
         self._case: CasePart | None = None
+        self._units: dict[str, str] = {}  # by the metrics that the shown runs have
         self._metric = ""
         self._parameter = ""
 
@@ -81,6 +85,7 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         self._marks = marks
         self._run = None
         self._case = case
+        self._units = list_metric_units(runs, case)
         self._draw()
 
     def show_parameter(
@@ -96,11 +101,12 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         self._run = run
         self._other = marked
         self._case = case
+        self._units = list_metric_units((run,), case)
         self._draw()
 
     def next_metric(self) -> None:
         """Show the next metric of the case."""
-        self._metric = _next_name(self._metric, list(self._case.metrics) if self._case else [])
+        self._metric = _next_name(self._metric, list(self._units))
         self._draw()
 
     def next_parameter(self) -> None:
@@ -116,10 +122,13 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         return find_swept_parameters(self._run, self._case.name) if self._run and self._case else []
 
     def _draw(self) -> None:
-        if self._case is None or not self._case.metrics:
-            self.show_nothing(f"{self._case.id} measured nothing" if self._case else "no case")
+        if self._case is None:
+            self.show_nothing("no case")
             return
-        self._metric = _keep_or_first(self._metric, list(self._case.metrics))
+        if not self._units:
+            self.show_nothing(f"{self._case.id} measured nothing")
+            return
+        self._metric = _keep_or_first(self._metric, list(self._units))
         if self._run is None:
             self._plot_over_runs(self._case)
         else:
@@ -128,12 +137,8 @@ m shows the next metric, X the next parameter, n and N the next case and the one
     def _plot_over_runs(self, case: CasePart) -> None:
         now = time.time()
         series = build_run_series(self._runs, case.id, self._metric)
-        if not series.points:
-            self.show_nothing(
-                f"no run that is shown has {_format_title(self._metric, case)} of {case.id}"
-            )
-            return
-        head = f"{self._format_metric(case)} of {case.id}"
+        missing = describe_runs_without(self._runs, case.id, self._metric, now)
+        head = "\n".join(filter(None, (f"{self._format_metric()} of {case.id}", missing)))
         lines = describe_over_runs(series, now, self._marks)
         unit = choose_plot_unit([series])
         points = build_run_plot_series(series, unit, now, self._marks)
@@ -147,12 +152,10 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         parameter = self._parameter = _keep_or_first(self._parameter, swept)
         all_series = build_compared_series(run, self._other, case.name, self._metric, parameter)
         if not all_series:
-            self.show_nothing(
-                f"{_format_title(self._metric, case)} of {case.name} was not measured"
-            )
+            self.show_nothing(f"{self._format_title()} of {case.name} was not measured")
             return
         head = (
-            f"{self._format_metric(case)} of {case.name} "
+            f"{self._format_metric()} of {case.name} "
             f"over {parameter}{_format_position('X', parameter, swept)}"
         )
         unit = choose_plot_unit(all_series)
@@ -161,10 +164,12 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         title = format_axis_title(all_series[0], unit)
         self._show(head, points, parameter, title, lines)
 
-    def _format_metric(self, case: CasePart) -> str:
-        """Return the title of the metric, with its position among the metrics of the case."""
-        position = _format_position("m", self._metric, case.metrics)
-        return f"{_format_title(self._metric, case)}{position}"
+    def _format_title(self) -> str:
+        return format_folded_name(self._metric, self._units[self._metric])
+
+    def _format_metric(self) -> str:
+        """Return the title of the metric, with its position among those of the case."""
+        return f"{self._format_title()}{_format_position('m', self._metric, self._units)}"
 
     def _show(
         self, head: str, points: Sequence[PlotSeries], x: str, y: str, lines: Sequence[str]
@@ -173,10 +178,6 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         self.chart.display = bool(points)
         self.chart.update(points, x, y, lines_note=LINES_NOTE)
         self.query_one("#plot-summary", Static).update("\n".join(lines))
-
-
-def _format_title(metric: str, case: CasePart) -> str:
-    return format_folded_name(metric, case.metrics[metric].unit)
 
 
 def _keep_or_first(name: str, names: Sequence[str]) -> str:
