@@ -7,7 +7,13 @@ from spbench.record.runs.folder import RunFolder
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.start_queue import CancelBothDialog, RunIsOnDialog
-from support.sample_events import describe_case, make_started_run, record_run
+from support.sample_events import (
+    describe_case,
+    make_started_run,
+    record_events,
+    record_run,
+    run_end,
+)
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.suites_page import open_suite, wait_for_cases, write_suite
 
@@ -157,3 +163,16 @@ async def test_quitting_names_the_start_that_is_lost(tmp_path, running):
         await pilot.press("q")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "A start that waits for its end is lost." in app.screen._question
+
+
+async def test_question_follows_the_run_to_its_end(tmp_path, running):
+    app = open_suite(write_suite(tmp_path))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await open_question(pilot, running)
+        record_events(running.folder, [run_end()])
+        await wait_until(
+            pilot, lambda: read_question(app) == "made-up has ended. Start made-up.yaml?"
+        )
+        running.is_running = False
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app.started)

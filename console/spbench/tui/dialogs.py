@@ -66,7 +66,7 @@ A question. Y and N answer it, and so do the buttons: Enter takes the marked one
     def compose(self) -> ComposeResult:
         with Vertical():
             with VerticalScroll(can_focus=False):
-                yield Static(self._question, markup=False)
+                yield Static(self._question, markup=False, id="question")
             yield Horizontal(*self.make_buttons())
 
     def make_buttons(self) -> list[Button]:
@@ -75,6 +75,12 @@ A question. Y and N answer it, and so do the buttons: Enter takes the marked one
             Button(f"{self._yes} (y)", id="yes", variant="warning", compact=True),
             Button(f"{self._no} (n)", id="no", compact=True),
         ]
+
+    def show_question(self, question: str) -> None:
+        """Show a question; cheap if it is the same."""
+        if question != self._question:
+            self._question = question
+            self.query_one("#question", Static).update(question)
 
     def find_enter_button(self) -> Button:
         """Return the button of the answer of Enter."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -56,7 +58,11 @@ class WaitingStart:
 
 
 class RunIsOnDialog(ThirdAnswerDialog):
-    """A question before a second run is started next to one that is running."""
+    """A question before a second run is started next to one that is running.
+
+    Args:
+        format_question: Returns the question, which changes with the progress of the run.
+    """
 
     HELP = """\
 Two runs at once disturb each other. A and Enter start this one when the other has ended, Y starts
@@ -66,8 +72,13 @@ page removes it."""
         Binding("a", "third", "After it", id="dialog.after"),
     ]
 
-    def __init__(self, question: str) -> None:
-        super().__init__(question, "Now", "Cancel", "After it (a)", enter_is_third=True)
+    def __init__(self, format_question: Callable[[], str]) -> None:
+        super().__init__(format_question(), "Now", "Cancel", "After it (a)", enter_is_third=True)
+        self._format_question = format_question
+
+    def on_mount(self) -> None:
+        """Keep the progress of the run up to date."""
+        self.set_interval(POLL_INTERVAL, lambda: self.show_question(self._format_question()))
 
 
 class CancelBothDialog(ThirdAnswerDialog):
@@ -116,11 +127,7 @@ class StartQueue:
             running = [folder for folder in running if folder.path != feed.folder.path]
         if not running:
             return StartDecision.AT_ONCE
-        question = (
-            f"{await asyncio.to_thread(self._describe, running[-1])} Two runs at once disturb each "
-            f"other. Start {request} after it?"
-        )
-        dialog = RunIsOnDialog(question)
+        dialog = RunIsOnDialog(partial(self._format_question, running[-1], request))
         if await self._app.push_screen_wait(dialog):
             return StartDecision.AT_ONCE
         if not dialog.chose_third:
@@ -178,20 +185,26 @@ class StartQueue:
 
         return [folder for folder in previous if folder.is_alive()] or find_running(self._home)
 
-    def _describe(self, folder: RunFolder) -> str:
-        """Describe a run that is running."""
+    def _format_question(self, folder: RunFolder, request: str) -> str:
+        """Ask whether to start a run after one that was running."""
         from spbench.engine.remaining_time import format_remaining
         from spbench.record.run_parts import count_cases
 
+        reason = "Two runs at once disturb each other."
         feed = self._context.feed
         run = None if feed is None else feed.state.run
         if feed is None or run is None or feed.folder.path != folder.path:
-            return f"The run {folder.id} of this home is running."
+            return (
+                f"The run {folder.id} of this home is running. {reason} Start {request} after it?"
+            )
+        if feed.status.is_final:
+            return f"{run.suite} has ended. Start {request}?"
         progress = (
             count_cases(feed.state.cases.values()).describe(ended=False),
             format_remaining(feed.remaining),
         )
-        return f"{run.suite} is running ({', '.join(filter(None, progress))})."
+        progress_text = ", ".join(filter(None, progress))
+        return f"{run.suite} is running ({progress_text}). {reason} Start {request} after it?"
 
 
 def _name_newest(running: list[RunFolder]) -> str:
