@@ -13,6 +13,7 @@ SpbenchError            a message for the user, and an exit code
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,6 +26,7 @@ MOST_ERRORS = 50
 """The number of errors of one file that are printed."""
 MOST_CHARACTERS = 1000
 """The number of characters of an error that are printed."""
+_PASTED_WORD = re.compile(r"(\S{60})\S{80,}(\S{20})")
 _PACKAGES = tuple(
     os.path.join(os.path.dirname(file), "") for file in (__file__, spbench_core.__file__)
 )
@@ -98,12 +100,18 @@ class StoppedError(SpbenchError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One error of a file: line and column (1-based) and a message."""
+    """One error of a file: line and column (1-based) and a message.
+
+    Words of the message that are too long to be typed are cut.
+    """
 
     file: str
     line: int
     column: int
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", _PASTED_WORD.sub(r"\1...\2", self.message))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: error: {self.message}"

@@ -455,6 +455,20 @@ def test_reports_only_the_first_of_many_errors():
     assert max(map(len, lines)) < 1100
 
 
+@pytest.mark.parametrize(
+    "cases",
+    [
+        f"  - name: a\n    benchmark: {'x' * 1500}\n",
+        f"  - name: a\n    {'x' * 1500}:3\n",
+        f"  -{'x' * 1500}\n",
+    ],
+)
+def test_messages_do_not_repeat_pasted_text(cases):
+    (error,) = load_errors(cases)
+    assert "xxx...xxx" in error
+    assert len(error) < 300
+
+
 def test_until_requires_interleaved_order():
     entry = "  - {name: a, benchmark: memory.copy, until: {interval: 0.02, max_time: 60}}\n"
     (case,) = load_suite(entry).cases
