@@ -31,6 +31,7 @@ from spbench.tui.plan.plan_rows import (
     build_alternative_rows,
     build_layer_table,
     build_memory_bars,
+    describe_layer_sums,
 )
 from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
@@ -131,6 +132,29 @@ async def test_enter_plans_the_nearby_files(folder, size):
             await pilot.press("pagedown")
             await pilot.pause()
         assert texts_shown == {"DP + P3", "this plan", "parameters", "stage 1 ·", "bubble"}
+
+
+@pytest.mark.parametrize("size", [(160, 48), (200, 60)])
+async def test_columns_of_a_wide_plan_end_at_the_same_line(folder, size):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=size) as pilot:
+        page = await make_plan(pilot)
+        lowest_panes = [page.query(f"{id} > .pane").last() for id in ("#left", "#right")]
+        await wait_until(pilot, lambda: all(pane.region.height for pane in lowest_panes))
+        left_bottom, right_bottom = (pane.region.bottom for pane in lowest_panes)
+        assert left_bottom == right_bottom >= page.view.region.bottom
+
+
+async def test_alternatives_are_explained_on_a_high_screen(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await make_plan(pilot)
+        assert "straight pipeline: one stage for each device" in read_screen(app)
+        sums = describe_layer_sums(page.details.profile)
+        assert sums == "all layers: forward 50.0 ms, backward 100 ms, parameters 500 MB"
+        assert sums in read_screen(app)
+        await pilot.resize_terminal(160, 48)
+        await wait_until(pilot, lambda: not page.query_one("#ways").display)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

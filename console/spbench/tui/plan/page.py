@@ -24,6 +24,7 @@ from spbench.tui.plan.bindings import PLAN_BINDINGS
 from spbench.tui.plan.choices import OWN, ask_for_profile, choose_entry, get_model_to_measure
 from spbench.tui.plan.failure import explain_failure
 from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
+from spbench.tui.plan.panes import HEIGHTS, WIDTHS
 from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, find_measured, forecast_start
 from spbench.tui.plan.plan_suite import write_cluster_file, write_plan_suite
 from spbench.tui.plan.plan_view import NO_PLAN, NO_PROFILE, PlanView
@@ -31,8 +32,6 @@ from spbench.tui.start_queue import StartDecision
 
 POLL_INTERVAL = 5.0
 """Time between two searches for profiles and clusters, in seconds."""
-_SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (150, "-wide")]
-"""With 150 columns memory, devices and layers are next to the stages."""
 MEASURED = "✓ {file} is measured. Enter plans for the cluster above, c chooses another."
 OUTDATED = "these are the values before your changes; enter plans again"
 
@@ -61,16 +60,17 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
     BINDINGS: ClassVar[list[BindingType]] = PLAN_BINDINGS
     DEFAULT_CSS = """
     PlanPage #upper { height: auto; layout: vertical; }
-    PlanPage.-wide #upper { layout: horizontal; }
+    PlanPage.-wide #upper { layout: horizontal; min-height: 100%; }
     PlanPage .column { height: auto; width: 1fr; }
     PlanPage.-wide #left { width: 3fr; }
     PlanPage.-wide #right { width: 2fr; }
     PlanPage #outdated { height: 1; padding: 0 1; color: $text-warning; }
     PlanPage .hidden { display: none; }
-    PlanPage.-narrow #layers-pane { display: none; }
+    PlanPage.-narrow #layers-pane, PlanPage.-low #ways { display: none; }
     """
     AUTO_FOCUS = "#plan-view"
-    HORIZONTAL_BREAKPOINTS = _SIZES
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
 
     def __init__(self, context: ConsoleContext) -> None:
         super().__init__(context)

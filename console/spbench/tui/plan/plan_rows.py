@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from spbench.planner.hpgo.baselines import (
+    DP_OVERLAP,
+    DP_P3,
+    DP_PLAIN,
+    GPIPE,
+    STRAIGHT_PIPELINE,
+)
 from spbench.planner.output.measured_plan import MeasuredPlan
 from spbench.planner.output.plan_description import (
     THIS_PLAN,
@@ -15,6 +22,7 @@ from spbench.planner.output.plan_description import (
 )
 from spbench.planner.output.verification import TimeComparison, Verification
 from spbench.planner.plans import Plan, format_span
+from spbench.planner.profile.layers import Profile
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
 from spbench.record.number_formatting import NOISY, fold_numbers, format_percent, format_time
@@ -68,6 +76,13 @@ MEASURED = (
     Column("measured", "measured", 8, "right"),
     Column("error", "prediction", 16, "right"),
 )
+WAYS = f"""\
+{DP_PLAIN}: a replica on each device, and one all-reduce after the backward pass
+{DP_OVERLAP}: the same, with all-reduces of layers during the backward pass
+{DP_P3}: the same, with all-reduces also during the forward pass of the next step
+{STRAIGHT_PIPELINE}: one stage for each device, without replicas, as in PipeDream
+{GPIPE}: a pipeline that runs all forward passes first, and recomputes activations"""
+"""The meaning of each alternative."""
 _NO_TIME = "no time, see note"
 """Instead of the bar of an alternative that has no plan."""
 MEMORY_PARTS = ("parameters", "activations", "running pass")
@@ -219,6 +234,14 @@ def build_layer_table(details: PlanDetails) -> tuple[Sequence[Column], list[Fixe
         rows = [FixedRow(_skip_stage(row.cells), _skip_stage(row.sort_keys)) for row in rows]
         return _skip_stage(LAYERS), rows
     return LAYERS, rows
+
+
+def describe_layer_sums(profile: Profile) -> str:
+    """Return the times and the parameters of all layers together."""
+    forward = format_time(sum(layer.forward_ms for layer in profile.layers))
+    backward = format_time(sum(layer.backward_ms for layer in profile.layers))
+    parameters = format_memory(sum(layer.parameter_bytes for layer in profile.layers))
+    return f"all layers: forward {forward}, backward {backward}, parameters {parameters}"
 
 
 def _skip_stage(items: Sequence[Item]) -> list[Item]:

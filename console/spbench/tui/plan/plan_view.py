@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Container, Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
@@ -29,6 +29,7 @@ from spbench.planner.output.plan_reasons import explain_choice
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.report.times import format_day_and_time
+from spbench.tui.plan.panes import LevelColumns, PlanColumn, PlanPane
 from spbench.tui.plan.plan_rows import (
     ALTERNATIVES,
     DEVICES,
@@ -36,12 +37,14 @@ from spbench.tui.plan.plan_rows import (
     MEASURED,
     MEMORY_PARTS,
     STAGES,
+    WAYS,
     build_alternative_rows,
     build_device_rows,
     build_layer_table,
     build_memory_bars,
     build_stage_rows,
     build_verification_rows,
+    describe_layer_sums,
     describe_measurement,
     describe_memory_parts,
     list_alternative_notes,
@@ -82,36 +85,6 @@ NO_PROFILE = f"""\
 {_STEPS}"""
 
 
-class PlanPane(Vertical):
-    """A part of the plan with a legend; on a narrow screen it has only a title.
-
-    Args:
-        title: The title.
-        legend: The meaning of its columns or bars: in the lower border, or else a line.
-        id: The id.
-    """
-
-    DEFAULT_CSS = """
-    PlanPane { height: auto; }
-    PlanPane > .legend { display: none; }
-    PlanPane.frameless > .legend { display: block; }
-    """
-
-    def __init__(self, title: str, legend: str = "", id: str | None = None) -> None:
-        super().__init__(id=id, classes="pane")
-        self.border_title = title
-        self.border_subtitle = legend
-
-    def compose(self) -> ComposeResult:
-        yield from super().compose()
-        yield Static(self.border_subtitle or "", classes="legend note", markup=False)
-
-    def set_legend(self, legend: str) -> None:
-        """Change the legend."""
-        self.border_subtitle = legend
-        self.query_one(".legend", Static).update(legend)
-
-
 class PlanView(VerticalScroll, can_focus=True):
     """The scrolling pane of a plan."""
 
@@ -132,7 +105,8 @@ step for passes and all-reduces. Layers: the profile."""
     PlanView .frameless { padding: 0 1; }
     PlanView .notes, PlanView #headline, PlanView StackedBars { height: auto; }
     PlanView #inputs { height: auto; color: $text-muted; }
-    PlanView #reasons { margin-top: 1; }
+    PlanView #reasons, PlanView #ways { margin-top: 1; }
+    PlanView #ways { color: $text-muted; }
     PlanView #forecast { height: auto; margin-bottom: 1; }
     PlanView #run-noise, PlanView #forecast.wrong { color: $text-warning; }
     """
@@ -145,8 +119,8 @@ step for passes and all-reduces. Layers: the profile."""
 
     def compose(self) -> ComposeResult:
         yield Static(NO_PLAN, id="message", markup=False)
-        with Container(id="upper", classes="hidden"):
-            with Vertical(id="left", classes="column"):
+        with LevelColumns(id="upper", classes="hidden"):
+            with PlanColumn(id="left", classes="column"):
                 with PlanPane("Plan", STAGE_LEGEND, id="plan-pane"):
                     yield Static("", id="headline", markup=False)
                     yield Static("", id="measurement", classes="notes hidden", markup=False)
@@ -162,7 +136,8 @@ step for passes and all-reduces. Layers: the profile."""
                 with PlanPane("Alternatives", _ALTERNATIVES_LEGEND):
                     yield _make_table("alternatives", ALTERNATIVES)
                     yield Static("", id="alternative-notes", classes="notes", markup=False)
-            with Vertical(id="right", classes="column"):
+                    yield Static(WAYS, id="ways", classes="notes", markup=False)
+            with PlanColumn(id="right", classes="column"):
                 yield StepPane()
                 with PlanPane("Memory of each device, at its peak", id="memory"):
                     yield StackedBars()
@@ -173,6 +148,7 @@ step for passes and all-reduces. Layers: the profile."""
                     yield _make_table("devices", DEVICES)
                 with PlanPane("Layers", id="layers-pane"):
                     yield _make_table("layers", LAYERS)
+                    yield Static("", id="layer-sums", classes="notes", markup=False)
 
     def show_message(self, text: str, is_error: bool = False) -> None:
         """Show a message instead of a plan."""
@@ -226,6 +202,7 @@ step for passes and all-reduces. Layers: the profile."""
         layers_title = Content(f"Layers of {network}, at batch {details.profile.batch_size}")
         self.query_one("#layers-pane").border_title = layers_title
         fill_table(self.query_one("#layers", LineTable), *build_layer_table(details))
+        self.query_one("#layer-sums", Static).update(describe_layer_sums(details.profile))
         self.query_one(StepPane).show(details.simulation)
         self.query_one("#explanation", Static).update(
             "\n".join([*explain_plan(details.plan), _MODES.replace("\n", " ")])
