@@ -279,6 +279,28 @@ async def test_single_run_is_run_again_to_have_two(tmp_path, home, monkeypatch):
         assert starts[0][0][-2:] == ("--set", "repeat=5")
 
 
+@pytest.mark.parametrize(
+    ("launches", "answer", "has_more"), [(1, "a", False), (1, "y", True), (5, "y", False)]
+)
+async def test_r_asks_before_it_runs_a_run_as_it_was(
+    tmp_path, home, monkeypatch, launches, answer, has_more
+):
+    record_synthetic_run(home, 4, 1.0, launches=launches)
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
+        await wait_for_run(pilot)
+        await pilot.press("R")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await wait_until(pilot, lambda: "Start 20010104" in read_screen(app))
+        has_choice = "As it was (a)" in read_screen(app)
+        assert has_choice == (launches == 1)
+        await pilot.press(answer)
+        await wait_until(pilot, lambda: starts)
+        assert (starts[0][0][-2:] == ("--set", "repeat=5")) == has_more
+
+
 async def test_comparison_names_why_it_has_an_unclean_run(tmp_path, home):
     fault = "slow@made[width=1,mode=a]"
     for day in (1, 2):

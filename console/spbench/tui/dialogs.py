@@ -172,6 +172,31 @@ enough, Y makes a baseline of it anyway, and N or Escape does not."""
         super().__init__(question, "Make anyway", "Cancel", third, enter_is_third=True)
 
 
+class LaunchesAgainDialog(ThirdAnswerDialog):
+    """A question before runs with too few launches are started again.
+
+    Args:
+        question: The question.
+        launches: The launches that a comparison needs.
+    """
+
+    HELP = """\
+The run has fewer launches of each case than a comparison needs. Y and Enter run it again with
+enough, A runs it as it was, and N or Escape does not run it."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "third", "As it was", id="dialog.as-it-was"),
+    ]
+
+    def __init__(self, question: str, launches: int) -> None:
+        yes = f"With {launches} launches"
+        super().__init__(question, yes, "Cancel", "As it was (a)", enter_is_yes=True)
+
+    def make_buttons(self) -> list[Button]:
+        """Return the buttons of the answers, that of Enter first."""
+        third, with_launches, cancel = super().make_buttons()
+        return [with_launches, third, cancel]
+
+
 class LeaveDialog(ThirdAnswerDialog):
     """A question before the console quits with unsaved text."""
 

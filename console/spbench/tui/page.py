@@ -184,27 +184,12 @@ class Page(Screen[None]):
         dialog = Confirm(question, yes, no, enter_is_yes=enter_is_yes)
         return await self.app.push_screen_wait(dialog)
 
-    async def rerun(
-        self, folder: RunFolder, repeat: int | None = None, later: Sequence[RunFolder] = ()
-    ) -> bool:
-        """Start a run again; return whether it was started.
-
-        Ask first if it has planted faults, gets other launches, or is followed by other runs.
-
-        Args:
-            folder: The run.
-            repeat: Launches of each case. Default: as in the run.
-            later: Runs that the caller starts again after it; they are part of the question.
-        """
-        launches = "" if repeat is None else f" with {repeat} launches of each case"
-        names = "".join(f", and then {run.id}," for run in later)
-        new = "new runs" if later else "a new run"
-        question = f"Start {folder.id}{names} again{launches}, as {new}?"
-        is_plain = repeat is None and not later
-        with_faults = await self._ask_again(folder, question, "Run again", is_plain=is_plain)
-        if with_faults is None:
-            return False
-        return await self.start_again(folder, repeat, with_faults=with_faults)
+    async def rerun(self, folder: RunFolder) -> None:
+        """Start a run again; ask first only if it has planted faults."""
+        question = f"Start {folder.id} again, as a new run?"
+        with_faults = await self.ask_again(folder, question, "Run again", is_plain=True)
+        if with_faults is not None:
+            await self.start_again(folder, with_faults=with_faults)
 
     async def start_again(
         self,
@@ -245,21 +230,21 @@ class Page(Screen[None]):
         from spbench.record.messages.enumeration import describe_unpassed
 
         question = f"Run again from {folder.id}: {describe_unpassed(statuses)}?"
-        with_faults = await self._ask_again(folder, question, "Run")
+        with_faults = await self.ask_again(folder, question, "Run")
         if with_faults is not None:
             admission = await self.context.start_queue.admit(f"the failed cases of {folder.id}")
             if admission is not StartDecision.REJECTED:
                 show = admission is StartDecision.AT_ONCE
                 self.context.start_failed_cases(folder, with_faults=with_faults, show=show)
 
-    async def _ask_again(
+    async def ask_again(
         self, folder: RunFolder, question: str, yes: str, *, is_plain: bool = False
     ) -> bool | None:
         """Return whether to run again with the planted faults of a run; None: not at all.
 
         A plain repetition without faults leaves nothing to decide, so that there is no question.
         """
-        faults = await asyncio.to_thread(_find_planted_faults, folder)
+        faults = await asyncio.to_thread(find_planted_faults, folder)
         if not faults and is_plain:
             return True
         if not faults:
@@ -299,7 +284,7 @@ class Page(Screen[None]):
         return not (self.context.readonly and action in self.MODIFYING_ACTIONS)
 
 
-def _find_planted_faults(folder: RunFolder) -> Sequence[str]:
+def find_planted_faults(folder: RunFolder) -> Sequence[str]:
     """Return the planted faults of a run."""
     from spbench.record.runs.history import read_summary
     from spbench.report.comparison.conditions import find_faults

@@ -56,7 +56,7 @@ RESULTS_BINDINGS: list[BindingType] = [
         "R",
         "repeat",
         "Run again",
-        "Run a suite again, with enough launches to compare it",
+        "Run it again, as it was or with enough launches to compare",
     ),
     make_binding("results.baseline", "b", "baseline", "Vs baseline", "Compare with a baseline"),
     make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),

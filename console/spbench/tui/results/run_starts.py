@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary, read_summary
-from spbench.tui.page import Page
+from spbench.tui.dialogs import LaunchesAgainDialog
+from spbench.tui.page import Page, find_planted_faults
 from spbench.tui.results.compared_sides import Repetition
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.runs_pane import RunsPane
@@ -34,18 +36,36 @@ class RunStarts:
         self._views = views
 
     async def repeat(self, run: RunSummary, view: View) -> None:
-        """Run a side of the comparison again, or the run if another view is shown."""
+        """Run sides of the comparison again, or the run if another view is shown."""
         if run.status == RunStatus.RUNNING:
             self._warn(_STILL_RUNNING)
             return
-        repetitions = self._views.plan_repetitions(view, run)
-        first = repetitions[0]
-        later = repetitions[1:]
-        if await self._page.rerun(first.folder, first.launches, [side.folder for side in later]):
-            self._await(repetitions)
+        planned = self._views.plan_repetitions(view, run)
+        first = planned[0]
+        has_faults = bool(await asyncio.to_thread(find_planted_faults, first.folder))
+        with_faults: bool | None = True
+        if first.launches is None or has_faults:
+            question = _make_question(planned, first.launches)
+            with_faults = await self._page.ask_again(first.folder, question, "Run again")
+        else:
+            planned = await self._choose_launches(planned, first.launches)
+        if not planned or with_faults is None:
+            return
+        first, *later = planned
+        if await self._page.start_again(first.folder, first.launches, with_faults=with_faults):
+            self._await(planned)
             self._page.context.compared_side = first.other
             for repetition in later:
                 await self._start_after(repetition)
+
+    async def _choose_launches(self, planned: list[Repetition], launches: int) -> list[Repetition]:
+        """Ask whether runs get more launches; return the runs to start, none after a no."""
+        question = f"{_make_question(planned)} A comparison needs {launches} launches of each case."
+        dialog = LaunchesAgainDialog(question, launches)
+        has_more = await self._page.app.push_screen_wait(dialog)
+        if dialog.chose_third:
+            return [replace(repetition, launches=None) for repetition in planned]
+        return planned if has_more else []
 
     def _await(self, repetitions: Sequence[Repetition]) -> None:
         self._page.query_one(RunsPane).await_runs(repetitions)
@@ -107,6 +127,15 @@ class RunStarts:
 
     def _warn(self, message: str) -> None:
         self._page.app.notify(message, severity="warning")
+
+
+def _make_question(planned: Sequence[Repetition], launches: int | None = None) -> str:
+    """Return the question before runs are started again, one after the other."""
+    first, *later = planned
+    names = "".join(f", and then {repetition.folder.id}," for repetition in later)
+    with_launches = "" if launches is None else f" with {launches} launches of each case"
+    new_runs = "new runs" if later else "a new run"
+    return f"Start {first.folder.id}{names} again{with_launches}, as {new_runs}?"
 
 
 def _has_completed(folder: RunFolder) -> bool:

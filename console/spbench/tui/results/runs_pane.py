@@ -200,7 +200,8 @@ are facts on the run under the cursor."""
             return ""  # one was deleted
         names = name_starts_today(starts, time.time())
         original, repeated = (names[run_id] for run_id in ids)
-        return f"{original} measured again with {repetition.launches} launches ({repeated})"
+        launches = f" with {repetition.launches} launches" if repetition.launches else ""
+        return f"{original} measured again{launches} ({repeated})"
 
     def _is_on_newest(self) -> bool:
         """Return whether the cursor is on the newest run of the unsorted list."""

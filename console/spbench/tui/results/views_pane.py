@@ -108,7 +108,9 @@ class ViewsPane(Vertical):
         compare = self.compare
         is_compared = view is View.COMPARE and compare.comparison is not None
         planned = compare.repetitions if is_compared else []
-        cases = self.cases.run.cases.values() if self.cases.run else ()
+        # The times of a run with faults are not compared, however many launches it has.
+        is_comparable = self.cases.run is not None and not run.faults
+        cases = self.cases.run.cases.values() if self.cases.run and is_comparable else ()
         return planned or [Repetition(run.folder, find_needed_launches(cases))]
 
     def show_nothing(self, message: str) -> None:
