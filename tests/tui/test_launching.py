@@ -5,10 +5,12 @@ from textual.widgets import Input, Static
 
 from spbench.errors import Advice, UsageError
 from spbench.launch.choice import LaunchChoice
+from spbench.record.planted_faults import add_found_fault
 from spbench.tui.advice import KEYS_BY_ADVICE, name_keys
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.launch_dialogs import _is_file, parse_environment
+from spbench_core.catalog.planted_fault import RAISED_TEXT
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 
 
@@ -153,6 +155,20 @@ def test_settings_are_named_by_key_and_form():
     assert name_keys(f"{advice} --hosts node03") == "page 4 checks its host"
     assert name_keys(advice) == "page 4 checks this machine"
     assert name_keys("Not judged: x. `--fail-on worse` accepts that.") == "Not judged: x."
+
+
+def test_planted_fault_that_was_found_is_named_once():
+    failure = add_found_fault(
+        f"rank 1 on a, 2 s into b: InjectedFaultError: {RAISED_TEXT}", "raise"
+    )
+    expected = "rank 1 on a, 2 s into b: InjectedFaultError; fault found, as planted: raise"
+    assert name_keys(failure) == expected
+    assert name_keys("; planted by --inject slow=9") == "; fault found, as planted: slow=9"
+
+
+def test_details_of_a_broken_case_are_named_by_key():
+    advice = "Broken in b, x: c. See `spbench results show 20010101-a` for the details."
+    assert name_keys(advice) == "Broken in b, x: c. Enter on a case shows its details in b."
 
 
 def test_long_list_is_not_taken_for_a_file(tmp_path):
