@@ -55,7 +55,9 @@ class Chooser(Modal[str | None]):
     """
 
     OTHER_ROWS: ClassVar[int] = 6
-    HELP: ClassVar[str] = "Type words to find a name or what it is for. Enter takes the marked one."
+    HELP: ClassVar[str] = """\
+Type words to find a name or what it is for. Names that start with them come first. Enter takes the
+marked one."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="chooser.leave", tooltip="Choose nothing"),
         Binding("up", "move('cursor_up')", "Up", id="chooser.up", tooltip="The choice above"),
@@ -137,11 +139,13 @@ class Chooser(Modal[str | None]):
         wanted_words = text.lower().split()
         typed_choice = self._make_typed_choice(text.strip()) if self._make_typed_choice else None
         typed_choices = [typed_choice] if typed_choice is not None else []
-        self._shown = typed_choices + [
+        matching_choices = [
             choice
             for choice in self._choices
             if all(word in f"{choice.name} {choice.summary}".lower() for word in wanted_words)
         ]
+        matching_choices.sort(key=lambda choice: _rank_name(choice.name.lower(), wanted_words))
+        self._shown = typed_choices + matching_choices
         names = [choice.name for choice in (*typed_choices, *self._choices)]
         width = max(map(len, names), default=0) + 2
         options = self.query_one(OptionList)
@@ -153,6 +157,13 @@ class Chooser(Modal[str | None]):
         if not self._shown:
             options.add_option(Option(Content.styled(NO_MATCH, "$text-muted"), disabled=True))
         options.action_first()
+
+
+def _rank_name(name: str, wanted_words: Sequence[str]) -> int:
+    """Return 0 for a name that starts with the words, 1 for others with them, else 2."""
+    if name.startswith(" ".join(wanted_words)):
+        return 0
+    return 1 if all(word in name for word in wanted_words) else 2
 
 
 def _render_choice(choice: Choice, width: int) -> Table:
