@@ -14,6 +14,7 @@ from spbench.record.comparison import NOTABLE_RANK, RankComparison, name_typical
 from spbench.record.machine.core_sharing import summarize_sharing
 from spbench.record.machine.gpu_throttling import describe_lost_gpus
 from spbench.record.machine.misplaced import describe_misplaced
+from spbench.record.messages.slowness import TOO_SHORT
 from spbench.record.messages.stragglers import describe_lags, find_lags
 from spbench.record.noise import describe_case_noise, summarize_noise
 from spbench.record.number_formatting import format_factor, format_value
@@ -224,7 +225,7 @@ def _describe_too_short(cases: Sequence[CaseState]) -> str:
     else:
         subject = f"{format_quantity(len(cases), 'case')} are"
         advice = f"{advise_iterations(longest)}, as for {longest.id}"
-    return f"{subject} too short to tell whether a rank is slow; {advice}"
+    return f"{subject} {TOO_SHORT}; {advice}"
 
 
 def _describe_nothing_slow(ranks: list[_Slowest], links: list[_Slowest]) -> str:

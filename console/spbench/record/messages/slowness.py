@@ -19,11 +19,14 @@ from spbench.record.stragglers import (
     MIN_BLOCKS,
     MIN_LAG_SECONDS,
     Straggler,
+    can_judge_ranks,
     count_compared_samples,
     find_waiting_ranks,
 )
 
 NONE_SLOW = "no rank is slow"
+TOO_SHORT = "too short to tell whether a rank is slow"
+"""The end of messages on finished cases, also in the findings."""
 NOT_COMPARED = "no two ranks do the same work"
 LINKS = "ranks are not compared: the time of a rank depends on its partner"
 
@@ -37,7 +40,8 @@ def describe_slowness(
     """Return which rank is slow and which ranks wait for it, if any.
 
     A rank of a finished case is slow only if it is one of its stragglers. A rank of a running case
-    must be slow for as many samples and as long as a straggler.
+    must be slow for as many samples and as long as a straggler. A finished case can be too short,
+    by the same rule as in the findings.
 
     Args:
         case: The case.
@@ -53,9 +57,12 @@ def describe_slowness(
     if case.identity.measures == "link":
         return LINKS
     num_samples = count_compared_samples(case)
+    suspected = _list_suspected_ranks(case, ratios)
+    is_suspected = suspected and num_samples >= MIN_BLOCKS
+    if case.status.is_final and not is_suspected and not can_judge_ranks(case):
+        return f"the case is {TOO_SHORT}"
     if num_samples < MIN_BLOCKS:
         return f"too few samples to compare ranks ({num_samples})"
-    suspected = _list_suspected_ranks(case, ratios)
     if not suspected:
         return NONE_SLOW
     slow = _list_slow_ranks(case, times, suspected, num_samples)

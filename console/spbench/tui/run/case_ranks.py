@@ -121,6 +121,7 @@ class RecordedRanks(RankSource):
         self._times: dict[int, RankTime] = {}
         self._compared = RankRatios()
         self._slow_ranks: frozenset[int] = frozenset()
+        self._slowness = ""
         self._pending: Iterator[int] = iter(self._ranks)
         self._is_compared = False
 
@@ -145,6 +146,10 @@ class RecordedRanks(RankSource):
             self._compared = self._comparison.compare(self._times)
             self._fit_recent_scale()
             self._slow_ranks = find_slow_ranks(self._case, self._times, self._compared.ratios)
+            # Once: whether a case is too short depends on all samples of all ranks.
+            self._slowness = describe_slowness(
+                self._case, self._comparison, self._times, self._compared
+            )
 
     def _evaluate(self, rank: int) -> None:
         figures = self._figures[rank] = RankFigures(rank, self._case, self._comparison)
@@ -201,6 +206,4 @@ class RecordedRanks(RankSource):
         return self._slow_ranks
 
     def describe_slowness(self) -> str:
-        if not self._is_compared:
-            return ""
-        return describe_slowness(self._case, self._comparison, self._times, self._compared)
+        return self._slowness

@@ -10,10 +10,11 @@ from spbench.record.messages.slowness import (
     LINKS,
     NONE_SLOW,
     NOT_COMPARED,
+    TOO_SHORT,
     describe_slowness,
     find_culprit,
 )
-from spbench.record.stragglers import MIN_BLOCKS, count_compared_samples
+from spbench.record.stragglers import MIN_BLOCKS, can_judge_ranks, count_compared_samples
 from support.sample_events import (
     TIME,
     build_state,
@@ -30,10 +31,10 @@ WAIT = describe_metric("wait_ms", "ms", "lower", part_of="time_ms", waits=True)
 SLOW = {"rank": 1, "host": "node1", "ratio": 2.4, "seconds": 6.0, "since": 1e9, "cause": True}
 
 
-def build_case(count, samples=MIN_BLOCKS, end=(), **changes):
+def build_case(count, samples=MIN_BLOCKS, end=(), time_ms=10.0, **changes):
     hosts = tuple(f"node{rank}" for rank in range(count))
     case = describe_case("a", count, metrics=[TIME, WAIT], **changes)
-    times = [rank_event("samples", rank, values=[10.0] * samples) for rank in range(count)]
+    times = [rank_event("samples", rank, values=[time_ms] * samples) for rank in range(count)]
     return build_state([*make_started_run(case, hosts=hosts), *times, *end]).cases["a"]
 
 
@@ -68,6 +69,21 @@ def test_waits_are_left_out_if_not_measured(messages):
 
 def test_equal_ranks_are_not_slow():
     assert describe(build_case(2), make_times(4.0, 4.4)) == NONE_SLOW
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "samples", "message"),
+    [
+        (10.0, MIN_BLOCKS, NONE_SLOW),
+        (0.5, MIN_BLOCKS, f"the case is {TOO_SHORT}"),
+        (10.0, MIN_BLOCKS - 1, f"the case is {TOO_SHORT}"),
+    ],
+)
+def test_finished_case_is_too_short_by_the_rule_of_the_findings(time_ms, samples, message):
+    end = [rank_event("case_end", rank) for rank in range(2)]
+    case = build_case(2, samples, end=[*end, case_judged("a")], time_ms=time_ms)
+    assert describe(case, make_times(time_ms, time_ms, total=time_ms)) == message
+    assert can_judge_ranks(case) == (message == NONE_SLOW)
 
 
 def test_stages_are_not_compared_with_each_other():
