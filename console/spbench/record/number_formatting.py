@@ -138,12 +138,12 @@ def format_number(value: float) -> str:
 
 
 def format_exact(value: float, unit: str = "") -> str:
-    """Return a bound or an error in four digits: ``0.5``, ``51 ms``, ``3.679e9``.
+    """Return a bound or an error in four digits: ``51 ms``, ``3.679e9``, ``1e-7``.
 
     A prefix such as G would be a riddle without a unit, and an error may have any size.
     """
     text = f"{value:.4g}"
-    if "e+" in text and abs(value) >= _EXACT_EXPONENT_FROM:
+    if "e-" in text or ("e" in text and abs(value) >= _EXACT_EXPONENT_FROM):
         mantissa, exponent = text.split("e")
         text = f"{mantissa}e{int(exponent)}"
     elif "e" in text:

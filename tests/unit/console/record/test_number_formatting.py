@@ -146,8 +146,10 @@ def test_keeps_the_unit_without_values():
         (3.6789e9, "3.679e9"),
         (367890.0, "367,890"),
         (-1e12, "-1e12"),
-        (1e-7, "0.000000100"),
+        (1e-7, "1e-7"),
+        (0.00000040912, "4.091e-7"),
+        (0.00012344, "0.0001234"),
     ],
 )
-def test_large_errors_have_an_exponent_and_no_prefix(value, expected):
+def test_large_and_small_errors_have_an_exponent_and_no_prefix(value, expected):
     assert format_exact(value) == expected
