@@ -46,6 +46,12 @@ def render(chart, width=60, height=18):
     return "\n".join("".join(text for text, _ in line) for line in chart.draw(width, height))
 
 
+def make_single(samples):
+    """Return the distribution of times that are evenly spread from 1 to 2 ms."""
+    times = [1.0 + index / samples for index in range(samples)]
+    return [make_distribution("", times, None)]
+
+
 def make_pair():
     a = make_distribution("a", [1.0, 1.1, 1.2, 1.3], None)
     b = make_distribution("b", [2.0, 2.1, 2.2, 2.3], None)
@@ -76,6 +82,17 @@ def test_bars_of_both_runs_have_the_same_height_for_an_iteration():
     assert "up to 4 a bar" in lines[0]
     assert len([line for line in lines if line.startswith("  ") and "#" in line]) == 5
     assert len([line for line in lines if line.startswith("  ") and "o" in line]) == 1
+
+
+@pytest.mark.parametrize(("samples", "bars"), [(20, 8), (400, 40)])
+def test_number_of_bars_follows_that_of_iterations(samples, bars):
+    chart = TimesChart()
+    chart.update(make_single(samples))
+    assert chart._count_bins(80) == bars
+    line = chart.draw(82, 12)[-4]
+    assert len({text.strip() for text, _ in line[1:]}) == 1
+    assert len(line) == 1 + bars
+    assert all(len(text) == 80 // bars for text, _ in line[1:])
 
 
 @pytest.mark.parametrize("height", range(1, 40))
@@ -277,7 +294,7 @@ async def test_cursor_follows_the_last_bar_of_a_narrower_chart():
     app = NarrowingApp()
     async with app.run_test(size=(120, 20)) as pilot:
         chart = app.query_one(TimesChart)
-        chart.update(make_pair())
+        chart.update(make_single(400))
         chart.move_to(10_000)
         await pilot.resize_terminal(40, 20)
         await wait_until(pilot, lambda: chart.cursor == chart.count_stops() - 1)

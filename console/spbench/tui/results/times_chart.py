@@ -14,6 +14,7 @@ from spbench.report.scale import format_ticks
 from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
+from spbench.tui.widgets.histogram import MIN_GAP_WIDTH, choose_bin_count
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
 MAX_BAR_LINES = 12
@@ -71,17 +72,25 @@ ends that."""
 
     def count_stops(self) -> int:
         """Return the number of bars."""
-        return max(0, self.size.width - _MARGIN) if self._distributions else 0
+        return self._count_bins(self.size.width - _MARGIN) if self._distributions else 0
+
+    def _count_bins(self, cells: int) -> int:
+        """Return the number of bins that fill some cells."""
+        samples = sum(len(distribution.samples) for distribution in self._distributions)
+        return max(0, min(cells, choose_bin_count(samples, cells)))
 
     def find_stop(self, offset: Offset) -> int | None:
         """Return the bar at a cell."""
-        return max(0, offset.x - _MARGIN) if self._distributions else None
+        bins = self.count_stops()
+        if not bins:
+            return None
+        bin_width = (self.size.width - _MARGIN) // bins
+        return min(bins - 1, max(0, offset.x - _MARGIN) // bin_width)
 
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return legend, bars, quartiles, axis and text, as far as they fit."""
         axis = self._axis
-        bins = width - _MARGIN
-        if axis is None or bins < 1:
+        if axis is None or width <= _MARGIN:
             return [[(fit(self._message, width), "none")]]
         text: list[list[Piece]] = [
             [(fit(line, width), "text")] for line in self._list_text(axis, width)
@@ -90,14 +99,18 @@ ends that."""
         fixed_lines = 1 + runs + 1
         text = text[max(0, len(text) - max(1, height - fixed_lines)) :]
         bar_lines = max(0, min(MAX_BAR_LINES, (height - fixed_lines - len(text)) // runs))
+        bins = self._count_bins(width - _MARGIN)
+        bin_width = (width - _MARGIN) // bins
+        cells = bins * bin_width
         edges = axis.find_edges(bins)
         counts = [distribution.count_in_bins(edges).counts for distribution in self._distributions]
         highest = max(map(max, counts))
         lines = [self._render_legend(axis, highest)]
         for index, distribution in enumerate(self._distributions):
-            lines += self._render_bars(index, counts[index], highest, bar_lines)
-            lines.append(self._render_quartiles(index, distribution, axis, bins))
-        return [*lines, self._render_axis(axis, bins), *text][:height]
+            heights = self._compute_heights(index, counts[index], highest, bar_lines)
+            lines += self._render_bars(index, heights, bin_width, bar_lines)
+            lines.append(self._render_quartiles(index, distribution, axis, cells))
+        return [*lines, self._render_axis(axis, cells), *text][:height]
 
     def _get_glyphs(self, index: int) -> _Glyphs:
         return (_ASCII if self.ascii else _GLYPHS)[index]
@@ -113,46 +126,52 @@ ends that."""
             pieces.append((name, _STYLES[index]))
         return pieces
 
-    def _render_bars(
+    def _compute_heights(
         self, index: int, counts: Sequence[int], highest: int, rows: int
+    ) -> list[int]:
+        """Return the heights of bars in steps; the count ``highest`` has all of them."""
+        steps = len(self._get_glyphs(index).bars) - 1
+        # Any iteration makes a visible bar, however low it is.
+        return [max(1, round(count * rows * steps / highest)) if count else 0 for count in counts]
+
+    def _render_bars(
+        self, index: int, heights: Sequence[int], bin_width: int, rows: int
     ) -> list[list[Piece]]:
-        """Return the bars of a run; one with the count ``highest`` has the full height."""
+        """Return the bars of a run, with a gap between wide ones."""
         glyphs = self._get_glyphs(index).bars
         steps = len(glyphs) - 1
-        # Any iteration makes a visible bar, however low it is.
-        heights = [
-            max(1, round(count * rows * steps / highest)) if count else 0 for count in counts
-        ]
+        gap = " " if bin_width >= MIN_GAP_WIDTH else ""
         lines: list[list[Piece]] = []
         for row in reversed(range(rows)):
             line: list[Piece] = [(" " * _MARGIN, "axis")]
             for stop, bar in enumerate(heights):
                 style = "mark" if stop == self.cursor else _STYLES[index]
-                line.append((glyphs[max(0, min(steps, bar - row * steps))], style))
+                glyph = glyphs[max(0, min(steps, bar - row * steps))]
+                line.append((glyph * (bin_width - len(gap)) + gap, style))
             lines.append(line)
         return lines
 
     def _render_quartiles(
-        self, index: int, distribution: TimeDistribution, axis: SharedAxis, bins: int
+        self, index: int, distribution: TimeDistribution, axis: SharedAxis, cells: int
     ) -> list[Piece]:
         glyphs = self._get_glyphs(index)
         samples = distribution.samples
         ends = (samples.smallest, *distribution.quartiles, samples.largest)
-        first, lower, upper, last = (axis.scale.to_index(end, bins) for end in ends)
-        line = [" "] * bins
+        first, lower, upper, last = (axis.scale.to_index(end, cells) for end in ends)
+        line = [" "] * cells
         line[first : last + 1] = glyphs.whisker * (last + 1 - first)
         line[lower : upper + 1] = glyphs.box * (upper + 1 - lower)
-        line[axis.scale.to_index(distribution.median, bins)] = glyphs.median
+        line[axis.scale.to_index(distribution.median, cells)] = glyphs.median
         name = fit("ab"[index] if len(self._distributions) > 1 else "", _MARGIN)
         return [(name, "title"), ("".join(line), _STYLES[index])]
 
-    def _render_axis(self, axis: SharedAxis, bins: int) -> list[Piece]:
-        ticks = axis.scale.ticks(max(2, bins // 12))
+    def _render_axis(self, axis: SharedAxis, cells: int) -> list[Piece]:
+        ticks = axis.scale.ticks(max(2, cells // 12))
         shown = [axis.unit.convert(tick) for tick in ticks]
         labels = format_ticks(shown, axis.scale.log)
-        cells = [_MARGIN + axis.scale.to_index(tick, bins) for tick in ticks]
-        placed = list(zip(cells, labels, strict=True))
-        return [(render_labels(placed, _MARGIN + bins), "axis")]
+        starts = [_MARGIN + axis.scale.to_index(tick, cells) for tick in ticks]
+        placed = list(zip(starts, labels, strict=True))
+        return [(render_labels(placed, _MARGIN + cells), "axis")]
 
     def _list_text(self, axis: SharedAxis, width: int) -> Iterator[str]:
         if self.cursor is not None:

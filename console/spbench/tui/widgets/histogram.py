@@ -24,6 +24,8 @@ from spbench_core.number_text import format_quantity
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .#"
+MIN_BINS = 8
+MAX_BINS = 60
 MIN_SAMPLES_FOR_BARS = 3
 """Fewer samples are listed instead of drawn."""
 MAX_BAR_LINES = 24
@@ -288,6 +290,17 @@ class HistogramChart(Chart):
     def _format(self, value: float) -> str:
         """Return a value with the unit in which it is 1 to 999; 0 has that of the axis."""
         return format_value(value, self._unit) if value else f"0 {self._unit}".rstrip()
+
+
+def choose_bin_count(samples: int, width: int) -> int:
+    """Return a number of bins for some samples that fills some cells.
+
+    At first twice the square root of the number of samples (Velleman 1976, "Interactive computing
+    for exploratory data analysis"), then as many bins of that width as fit.
+    """
+    bin_count = max(MIN_BINS, min(width // 2, MAX_BINS, 2 * math.isqrt(samples)))
+    bin_width = width // bin_count
+    return bin_count if bin_width < 1 else width // bin_width
 
 
 def _choose_counts(largest: int, rows: int) -> dict[int, str]:

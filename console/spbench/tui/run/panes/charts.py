@@ -26,15 +26,13 @@ from spbench.report.scale import Scale, fit_sample_scale
 from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
 from spbench.tui.panes import Pane
-from spbench.tui.widgets.histogram import MIN_SAMPLES_FOR_BARS, HistogramChart
+from spbench.tui.widgets.histogram import MIN_SAMPLES_FOR_BARS, HistogramChart, choose_bin_count
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.timeline import TimelineChart
 from spbench_core.number_text import format_quantity
 
 MAX_CACHED = 8
 """Number of combinations of case, metric and rank that stay in the cache."""
-MIN_BINS = 8
-MAX_BINS = 60
 MAX_RANK_BARS = 24
 """Most ranks with a bar in the details of a case."""
 MIN_OUTLIER_RATIO = 1.5
@@ -173,7 +171,8 @@ class HistogramPane(ChartPane):
             chart.update(edges, (len(live),), unit, few=list(live.values))
             return
         log = fit_sample_scale([live.values]).log
-        bin_count = _choose_bin_count(len(live), chart.size.width)
+        bars_width = chart.size.width - len(str(len(live))) - 1
+        bin_count = choose_bin_count(len(live), bars_width)
         bins = make_bins(live.values, bin_count, log=log)
         value_by_mark = {"median": live.median()}
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
@@ -254,14 +253,6 @@ def _count_above(samples: SortedSamples, axis: Scale | None) -> int:
     if axis is None or axis.high >= samples.largest:
         return 0
     return len(samples) - samples.count_below(axis.high)
-
-
-def _choose_bin_count(samples: int, width: int) -> int:
-    """Return a number of bins for some samples, which fills the chart."""
-    bin_count = max(MIN_BINS, min(width // 2, MAX_BINS, 2 * math.isqrt(samples)))
-    bars_width = width - len(str(samples)) - 1
-    bin_width = bars_width // bin_count
-    return bin_count if bin_width < 1 else bars_width // bin_width
 
 
 def list_metrics(case: CaseState) -> list[str]:
