@@ -11,6 +11,7 @@ import pytest
 
 from spbench.engine import background
 from spbench.record.findings import collect_findings
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import list_summaries, update_known_runs
 from spbench.record.runs.playback import find_demo_run
@@ -925,6 +926,14 @@ def test_run_is_read_again_only_after_a_change(home, monkeypatch):
     assert library.count_passed("unknown") is None
     folder.write_json("run.json", folder.read_json("run.json") | {"verdict": "cancelled"})
     assert library.summaries()[0].status == "cancelled"
+
+
+def test_summary_of_the_demo_run_agrees_with_its_cases(tmp_path):
+    library = RunLibrary(tmp_path)
+    library.show_demo()
+    (summary,) = library.summaries()
+    assert library.describe_status(summary) == load_run(summary.folder).summary.status_text
+    assert summary.status_text == FaultOutcome.FOUND
 
 
 def test_killed_run_is_read_once_by_one_thread(home, monkeypatch):
