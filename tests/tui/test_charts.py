@@ -530,6 +530,15 @@ async def test_keys_describe_links_with_value_and_ratio():
         assert read_caption(chart).startswith("3 x 3")
 
 
+async def test_legend_of_links_has_the_limits_of_the_shades():
+    chart = HeatMap()
+    chart.update(LABELS, LINKS, "GB/s", "higher")
+    async with ChartApp(chart).run_test(size=(96, 24)) as pilot:
+        await pilot.pause()
+        limits = "░ normal  ▒ ≥1.17x  ▓ slow ≥1.5x  █ ≥2.5x  · not measured"
+        assert read_caption(chart) == f"3 x 3, median 11.5 GB/s  {limits}"
+
+
 async def test_given_slowness_replaces_the_overall_median():
     chart = HeatMap()
     chart.update(["a", "b"], [[4.0, 1.0], [1.0, 4.0]], "us", "lower", slowness=[[1, 1], [2, 1]])
@@ -798,6 +807,7 @@ async def test_legend_of_the_host_map_has_its_glyphs(ascii):
     marks = [mark.split()[0] for mark in legend.split("  ")]
     assert len(set(marks)) == 5
     assert [mark in "".join(rows) for mark in marks[:4]] == [True] * 4
+    assert f"slow {'>=' if ascii else '≥'}1.3x" in legend
     assert not ascii or "".join([*rows, legend]).isascii()
 
 

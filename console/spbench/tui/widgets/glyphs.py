@@ -18,7 +18,7 @@ _FAILED = "✗"
 _UNKNOWN = "·"
 _FAILED_ASCII = "!"
 _UNKNOWN_ASCII = "."
-_SLOWNESS_WORDS = ("normal", "a bit slow", "slow", "very slow", "not compared")
+_SLOWNESS_WORDS = ("normal", "a bit slow", "slow", "very slow")
 _LEGEND_GAP = "  "
 
 
@@ -83,23 +83,44 @@ def choose_slowness_mark(
     return (_STEPS_ASCII if ascii else _STEPS)[step], f"step-{step}"
 
 
-def render_slowness_legend(width: int, *, ascii: bool = False) -> list[Piece]:
-    """Return the coloured glyphs of `choose_slowness_mark`, each with its word.
+def render_slowness_legend(
+    width: int, notable: float | None = None, *, unknown: str = "not compared", ascii: bool = False
+) -> list[Piece]:
+    """Return the coloured glyphs of `choose_slowness_mark`, each with its meaning.
 
     Glyphs that do not fit into the width are left out.
+
+    Args:
+        width: The cells of the line.
+        notable: The ratio from which slowness is reported; with it, the meanings are the limits.
+        unknown: The meaning of an unknown ratio.
+        ascii: Whether to use only ASCII characters.
     """
     steps = _STEPS_ASCII if ascii else _STEPS
     marks = [(glyph, f"step-{step}") for step, glyph in enumerate(steps)]
     marks.append((_UNKNOWN_ASCII if ascii else _UNKNOWN, "none"))
+    meanings = _SLOWNESS_WORDS if notable is None else _describe_limits(notable, ascii)
     pieces: list[Piece] = []
     used_width = 0
-    for (glyph, style), word in zip(marks, _SLOWNESS_WORDS, strict=True):
+    for (glyph, style), meaning in zip(marks, (*meanings, unknown), strict=True):
         gap = _LEGEND_GAP if pieces else ""
-        used_width += len(gap) + len(f"{glyph} {word}")
+        used_width += len(gap) + len(f"{glyph} {meaning}")
         if used_width > width:
             break
-        pieces += [(gap, "text"), (glyph, style), (f" {word}", "text")]
+        pieces += [(gap, "text"), (glyph, style), (f" {meaning}", "text")]
     return pieces
+
+
+def _describe_limits(notable: float, ascii: bool) -> tuple[str, ...]:
+    """Return the ratios from which the steps of `compute_slowness_step` begin."""
+    sign = ">=" if ascii else "≥"
+    excess = notable - 1
+    return (
+        "normal",
+        f"{sign}{1 + excess / 3:.3g}x",
+        f"slow {sign}{notable:.3g}x",
+        f"{sign}{1 + 3 * excess:.3g}x",
+    )
 
 
 def format_ratio(ratio: float) -> str:

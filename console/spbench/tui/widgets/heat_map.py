@@ -16,7 +16,11 @@ from spbench.record.number_formatting import format_number, format_value
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
-from spbench.tui.widgets.glyphs import choose_slowness_mark, format_ratio
+from spbench.tui.widgets.glyphs import (
+    choose_slowness_mark,
+    format_ratio,
+    render_slowness_legend,
+)
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.text import cell_width, fit, join_fitting
 
@@ -25,6 +29,8 @@ _NUMBER_WIDTH = 8
 _GLYPH_WIDTH = 2
 """Cells of a column with glyphs only."""
 _MAX_LABEL_WIDTH = 24
+_LEGEND_GAP = "  "
+_NOT_MEASURED = "not measured"
 
 Matrix = Sequence[Sequence[float | None]]
 """A list of values per row, with None for a missing value."""
@@ -44,8 +50,9 @@ class HeatMap(Chart):
     """A matrix with labels; each cell has a glyph, and a number if the width suffices."""
 
     HELP: ClassVar[str] = (
-        "Figures from the row's label to the column's: ░ near the median, ▒ and ▓ worse,\n"
-        "█ far worse, · not measured. Numbers stand beside the sign where there is room.\n"
+        "Values from the row's label to the column's, compared with the median: ░ normal,\n"
+        "▒ from 1.17x, ▓ slow from 1.5x, █ from 2.5x, · not measured. If they fit, numbers\n"
+        "are next to the sign.\n"
         "Arrows, home, end or a click read a cell out, escape lets it go; the wheel scrolls."
     )
     HEIGHT: ClassVar[int] = 12
@@ -238,7 +245,20 @@ class HeatMap(Chart):
 
     def _render_summary(self, width: int) -> list[Piece]:
         """Return the line below the cells."""
-        return [(join_fitting(self._summarize(), width), "text")]
+        parts = self._summarize()
+        legend = self._render_legend(width - cell_width(parts[0]) - len(_LEGEND_GAP))
+        if legend:
+            return [(f"{parts[0]}{_LEGEND_GAP}", "text"), *legend]
+        return [(join_fitting(parts, width), "text")]
+
+    def _render_legend(self, width: int) -> list[Piece]:
+        """Return the meaning of the glyphs; empty with a cursor, or if it does not fit."""
+        if self.cursor is not None or self._better == "none":
+            return []
+        legend = render_slowness_legend(
+            width, self.NOTABLE, unknown=_NOT_MEASURED, ascii=self.ascii
+        )
+        return legend if legend and legend[-1][0].endswith(_NOT_MEASURED) else []
 
     def _summarize(self) -> list[str]:
         if self.cursor is None:
@@ -249,7 +269,7 @@ class HeatMap(Chart):
         value = self._values[row][column]
         pair = f"{self._rows[row]} -> {self._columns[column]}"
         if value is None:
-            return [f"{pair}: not measured"]
+            return [f"{pair}: {_NOT_MEASURED}"]
         ratio = self._compare_with_median(row, column, value)
         return [f"{pair}: {format_value(value, self._unit)}", ratio]
 

@@ -45,7 +45,8 @@ class HostMap(HeatMap):
 
     HELP: ClassVar[str] = (
         "One cell for each host and case: the time of its slowest rank over that of the typical\n"
-        "rank with the same work. ░ near the median, ▒ and ▓ slow, █ far slower, · not compared.\n"
+        "rank with the same work. ░ near the median, ▒ from 1.1x, ▓ slow from 1.3x, █ from 1.9x,\n"
+        "· not compared.\n"
         "More than 16 hosts: one cell for each host, in the shown case, in order of ranks.\n"
         "Arrows, home, end or a click read a cell out, escape lets it go."
     )
@@ -151,7 +152,7 @@ class HostMap(HeatMap):
 
     def _render_summary(self, width: int) -> list[Piece]:
         if self.cursor is None:
-            return render_slowness_legend(width, ascii=self.ascii)
+            return render_slowness_legend(width, self.NOTABLE, ascii=self.ascii)
         return [(join_fitting(self._describe_cell(self.cursor), width), "text")]
 
     def _describe_cell(self, stop: int) -> list[str]:
