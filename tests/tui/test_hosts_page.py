@@ -311,9 +311,7 @@ async def test_key_shows_the_panels_that_do_not_fit(folder, fake_survey):
         await wait_until(pilot, lambda: "  v: details, cores busy" in read_screen(app))
         await wait_until(pilot, lambda: "Links, " in read_screen(app))
         await pilot.press("v")
-        await wait_until(
-            pilot, lambda: f"Host {MACHINE} now  v: cores busy, back" in read_screen(app)
-        )
+        await wait_until(pilot, lambda: f"Host {MACHINE}  v: cores busy, back" in read_screen(app))
         assert "Findings" not in read_screen(app)
         await pilot.press("v")
         await wait_until(pilot, lambda: "Cores busy  v: back, details" in read_screen(app))
@@ -507,6 +505,14 @@ async def test_load_of_this_machine_is_read_again_while_the_page_is_shown(
         for _ in range(20):
             await pilot.pause(0.01)
         assert len(readings) <= count + 1  # one may have been under way
+
+
+def test_load_facts_name_their_periods():
+    load = MachineLoad(load_means=[1.39, 1.25, 2.21])
+    load.cpu.add(0.8)
+    busy, means = list_load_facts(load)
+    assert busy.text.endswith(" 80 % now")
+    assert means.text == "1.39 in the last minute, 1.25 in 5 min, 2.21 in 15 min"
 
 
 async def test_details_of_another_host_say_when_its_load_was_read(folder, fake_survey):

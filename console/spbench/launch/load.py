@@ -71,7 +71,7 @@ def read_load(proc: Path = PROC) -> Load | None:
 
 def describe_high_load(load: str, limit: float) -> str:
     """Return a message on a load above the limit up to which times are comparable."""
-    return f"{load} from other work, above the limit of {limit:g}"
+    return f"{load}, from other work in the last minute, above the limit of {limit:g}"
 
 
 def describe_busy_host(host: str) -> str:
@@ -131,7 +131,7 @@ def find_other_work(proc: Path = PROC, own_run: OwnRun | None = None) -> Iterato
         yield Finding(FindingStatus.NOTE, "load", describe_high_load(str(load), load.limit), _WAIT)
     elif load is not None:
         limit_text = f"within the limit of {load.limit:g}"
-        text = f"{load}, {limit_text}"
+        text = f"{load} in the last minute, {limit_text}"
         if load.minute_mean > load.limit:
             running_text = format_quantity(max(0, load.num_runnable), "process", "processes")
             text = f"{load} in the last minute, but now {running_text}, {limit_text}"

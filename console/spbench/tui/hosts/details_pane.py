@@ -33,6 +33,8 @@ SPARKLINE_WIDTH = 20
 """Cells of a sparkline, one for each reading."""
 _COLUMN_GAP = 2
 """Blanks between labels and texts."""
+_MEAN_PERIODS = ("the last minute", "5 min", "15 min")
+"""The periods of the means of the load that the kernel reports."""
 MAX_RUNS = 8
 """The most runs that are listed."""
 
@@ -72,7 +74,7 @@ its parts as it answered, and the last runs that were started on it."""
             runs: The last runs from it, newest first.
         """
         title = f"Host {host or ''}".rstrip()
-        self.set_title(f"{title} now" if monitor and host else title)
+        self.set_title(title)
         facts_by_label = [
             *(list_load_facts(monitor.load) if monitor is not None else ()),
             *(list_parts(facts, monitor) if facts is not None else ()),
@@ -119,10 +121,11 @@ def _build_table(facts: Sequence[Fact], width: int) -> Table:
 def list_load_facts(load: MachineLoad) -> Iterator[Fact]:
     """Yield the load of this machine: cores, memory and network."""
     if load.cpu.last:
-        yield Fact("cores busy", _describe_share(load.cpu))
+        yield Fact("cores busy", f"{_describe_share(load.cpu)} now")
     if load.load_means:
-        means = ", ".join(map(format_number, load.load_means))
-        yield Fact("load", f"{means} processes (means of 1, 5 and 15 min)")
+        means = zip(load.load_means, _MEAN_PERIODS, strict=False)
+        texts = (f"{format_number(mean)} in {period}" for mean, period in means)
+        yield Fact("load", ", ".join(texts))
     if load.memory.last:
         available_gib = (load.available_bytes or 0) / 2**30
         sizes = f"{format_number(available_gib)} of {format_number(load.total_bytes / 2**30)} GiB"

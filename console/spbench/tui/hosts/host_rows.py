@@ -17,7 +17,7 @@ COLUMNS = (
     Column("status", "status", 13),
     Column("cores", "cores", 5, "right", drop_priority=1),
     Column("memory", "memory", 9, "right", drop_priority=2),
-    Column("load", "load", 5, "right", drop_priority=3),
+    Column("load", "load 1 min", 10, "right", drop_priority=3),
     Column("devices", "devices", 12, drop_priority=6),
     Column("mpi", "MPI", 18, drop_priority=7),
     Column("mpi4py", "mpi4py", 7, drop_priority=10),

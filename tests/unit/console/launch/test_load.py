@@ -36,7 +36,9 @@ def list_findings(proc):
 
 
 def test_idle_machine_reports_its_load(proc):
-    assert list_findings(proc()) == [("ok", "load", "load 0.1 on 2 cores, within the limit of 1")]
+    assert list_findings(proc()) == [
+        ("ok", "load", "load 0.1 on 2 cores in the last minute, within the limit of 1")
+    ]
 
 
 def test_high_load_is_a_note(proc, messages):
