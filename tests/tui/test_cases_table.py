@@ -87,14 +87,20 @@ def test_columns_show_each_benchmark_in_full_next_to_the_text():
     assert shown == ["case", "benchmark", "ranks", "estimate"]
 
 
-async def test_footer_names_the_run_of_marked_cases(suite):
+async def test_footer_counts_the_marked_cases_that_f5_and_f6_run(suite):
     app = open_suite(suite)
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_cases(pilot)
         await wait_until(pilot, lambda: "space Mark" in read_screen(app))
         assert "f5 Run  " in read_screen(app)
+        assert "f6 Run case" in read_screen(app)
         await pilot.press("space")
-        await wait_until(pilot, lambda: "f5 Run marked" in read_screen(app))
-        await pilot.press("f5")
-        await wait_until(pilot, lambda: app.started != [])
-        assert app.started[0][1:] == ("--case", "first")
+        await wait_until(pilot, lambda: "f5 Run 1 case  " in read_screen(app))
+        await pilot.press("space")
+        await wait_until(pilot, lambda: "f5 Run 2 cases" in read_screen(app))
+        assert "Run case" not in read_screen(app)
+        for number, key in enumerate(("f5", "f6"), 1):
+            await pilot.press(key)
+            await wait_until(pilot, lambda number=number: len(app.started) == number)
+        marked = ("--case", "first", "--case", "second[iterations=5]")
+        assert [run[1:] for run in app.started] == [marked, marked]

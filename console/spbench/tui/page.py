@@ -62,7 +62,11 @@ class Page(Screen[None]):
         yield TabBar(self.context.titles, self.NAME)
         yield from self.compose_body()
         yield WaitingNote()
-        yield KeyBar(self.FOOTER, lambda action: self.is_mounted and self.offers(action))
+        yield KeyBar(
+            self.FOOTER,
+            lambda action: self.is_mounted and self.offers(action),
+            self.find_key_title,
+        )
 
     def compose_body(self) -> ComposeResult:
         """Yield the widgets of the page itself."""
@@ -134,6 +138,10 @@ class Page(Screen[None]):
         The keys of other actions work, too, and explain why there is no effect.
         """
         return True
+
+    def find_key_title(self, action: str) -> str | None:
+        """Return the present title of an offered action; None for that of its binding."""
+        return None
 
     def _format_status(self) -> str:
         context = self.context

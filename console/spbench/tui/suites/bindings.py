@@ -20,14 +20,13 @@ selects the case at the cursor of the text, and selecting a case moves the curso
 case edits it in a form, e goes to its text, and Escape leads back. Letter keys work if no text has
 the focus. No letter starts a run: use F5 and F6."""
 MODIFYING_ACTIONS = frozenset(
-    {"compose", "run_all", "run_marked", "run_case", "save", "edit", "edit_suite"}
+    {"compose", "run_all", "run_case", "save", "edit", "edit_suite"}
     | {"inject", "remove", "new", "init"}
 )
 """Actions with effects outside the console."""
 FOOTER = (
     *(
         "suites.next-error",
-        "suites.run-marked",
         "suites.run-all",
         "suites.compose",
         "suites.edit-text",
@@ -48,7 +47,7 @@ FOOTER = (
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
 )
 """The keys in the footer, the most important first."""
-CONDITIONAL_ACTIONS = frozenset({"undo", "redo", "run_marked"})
+CONDITIONAL_ACTIONS = frozenset({"undo", "redo"})
 """Actions that `is_possible` disables for a time."""
 SUITES_BINDINGS: list[BindingType] = [
     make_binding(
@@ -61,15 +60,6 @@ SUITES_BINDINGS: list[BindingType] = [
     ),
     make_binding(
         "suites.compose", "f4,c", "compose", "Add case", "Add a case with a form", show=True
-    ),
-    # F5 has this action while cases are marked, and the one after it otherwise.
-    make_binding(
-        "suites.run-marked",
-        "f5",
-        "run_marked",
-        "Run marked",
-        "Save, and run the marked cases",
-        show=True,
     ),
     make_binding(
         "suites.run-all",
@@ -84,7 +74,7 @@ SUITES_BINDINGS: list[BindingType] = [
         "f6",
         "run_case",
         "Run case",
-        "Save, and run the selected case",
+        "Save, and run the selected case, or the marked ones",
         show=True,
     ),
     make_binding(
@@ -141,13 +131,11 @@ SUITES_BINDINGS: list[BindingType] = [
 ]
 
 
-def is_possible(action: str, text: TextPane, cases: CasesPane) -> bool:
+def is_possible(action: str, text: TextPane) -> bool:
     """Return whether an action is possible, so that its key is bound."""
     if action == "undo":
         return text.editor.can_undo
-    if action == "redo":
-        return text.editor.can_redo
-    return action != "run_marked" or bool(cases.cases.marked)
+    return action != "redo" or text.editor.can_redo
 
 
 def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleContext) -> bool:
@@ -159,6 +147,8 @@ def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleCo
         return True  # with no open suite, it runs the file under the cursor
     if action in ("compose", "edit_suite", "edit_text", "reload", "toggle_files"):
         return is_open
+    if action == "run_case" and cases.cases.marked:
+        return False  # F5 runs the marked cases, too, and the footer has their number there
     if action in ("edit", "remove", "run_case", "inject"):
         return cases.selected_line is not None
     if action == "copy":

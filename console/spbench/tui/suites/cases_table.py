@@ -29,11 +29,11 @@ class CasesTable(FilterPane):
     HELP = """\
 The cases that the suite expands to. Enter edits a case in a form, and e goes to it in the text.
 / filters them by words of their id, benchmark and parameters. Space marks a case (●), a marks all
-that are shown or removes their marks. F5 runs the marked cases, or all if none is marked. The
-estimate is the duration in earlier runs, or with ~ one computed from
-the work for an idle machine, within a factor of 5. It leaves out the start of the launch, which
-cases share: the total below the table includes it, with its length in brackets. Unknown: the work
-depends on your code or on a GPU."""
+that are shown or removes their marks. F5 and F6 run the marked cases. If none is marked, F5 runs
+all and F6 runs the selected one. The estimate is the duration in earlier runs, or with ~ one
+computed from the work for an idle machine, within a factor of 5. It leaves out the start of the
+launch, which cases share: the total below the table includes it, with its length in brackets.
+Unknown: the work depends on your code or on a GPU."""
     DEFAULT_CSS = """
     CasesTable > #launches { height: auto; display: none; color: $text-muted; }
     CasesTable > #launches.shown { display: block; }
@@ -146,7 +146,7 @@ depends on your code or on a GPU."""
         self.rows = self.rows.replace_marks(self._marked)
         self.table.set_rows(self.rows)
         self._update_title()
-        self.refresh_bindings()  # F5 runs the marked cases
+        self.refresh_bindings()  # the title of F5 has their number
 
     def _format_duration(self) -> str:
         """Return the duration of the marked cases, or of all; empty if unknown.

@@ -32,6 +32,7 @@ from spbench.tui.suites.start.last_opened import find_last_suite
 from spbench.tui.suites.start.start_pane import StartPane
 from spbench.tui.suites.text_pane import TextPane
 from spbench.tui.suites.tree import SuiteTree
+from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
@@ -206,16 +207,20 @@ class SuitesPage(Page):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions that the text and the cases do not allow."""
-        if action in CONDITIONAL_ACTIONS and not (self.is_mounted and self._is_possible(action)):
+        if action in CONDITIONAL_ACTIONS and not (
+            self.is_mounted and is_possible(action, self.text_pane)
+        ):
             return False
         return super().check_action(action, parameters)
-
-    def _is_possible(self, action: str) -> bool:
-        return is_possible(action, self.text_pane, self.cases_pane)
 
     def offers(self, action: str) -> bool:
         """Return whether the open suite and the chosen case allow an action."""
         return has_effect(action, self.text_pane, self.cases_pane, self.context)
+
+    def find_key_title(self, action: str) -> str | None:
+        """Return the title of the key that runs cases, with the number of marked ones."""
+        marked = len(self.cases_pane.cases.marked) if action == "run_all" else 0
+        return f"Run {format_quantity(marked, 'case')}" if marked else None
 
     @staticmethod
     def has_use(action: str, context: ConsoleContext) -> bool:
@@ -321,10 +326,8 @@ class SuitesPage(Page):
         """Run the marked cases, or all."""
         self.start_action(self._run_actions.run_all)
 
-    action_run_marked = action_run_all
-
     def action_run_case(self) -> None:
-        """Run the selected case."""
+        """Run the selected case, or the marked ones."""
         self.start_action(self._run_actions.run_case)
 
     def action_inject(self) -> None:

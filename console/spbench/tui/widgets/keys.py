@@ -153,6 +153,7 @@ class KeyBar(Widget, can_focus=False):
     Args:
         order: Ids of the most important keys of the page, the most important first.
         offers: Whether an action of the page has an effect now.
+        find_title: Returns the present title of an action; None for that of its binding.
 
     Attributes:
         shown: The keys that fit, from left to right.
@@ -170,12 +171,16 @@ class KeyBar(Widget, can_focus=False):
     """
 
     def __init__(
-        self, order: Sequence[str] = (), offers: Callable[[str], bool] = lambda action: True
+        self,
+        order: Sequence[str] = (),
+        offers: Callable[[str], bool] = lambda action: True,
+        find_title: Callable[[str], str | None] = lambda action: None,
     ) -> None:
         super().__init__()
         self.shown: Sequence[BarKey] = ()
         self._order = order
         self._offers = offers
+        self._find_title = find_title
         self._all_keys: Sequence[BarKey] = ()
         self._hovered: BarKey | None = None
 
@@ -256,7 +261,7 @@ class KeyBar(Widget, can_focus=False):
             BarKey(
                 binding.key,
                 self.app.get_key_display(binding),
-                binding.description,
+                self._find_title(binding.action) or binding.description,
                 binding.id or binding.action,
                 binding.action,
                 binding.tooltip,

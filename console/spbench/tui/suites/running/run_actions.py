@@ -67,11 +67,18 @@ class RunActions:
         return await self._file_actions.open(path)
 
     async def run_case(self) -> None:
-        """Run the selected case; without an open suite, open the selected file first."""
+        """Run the selected case, or the marked ones.
+
+        If no suite is open, open the selected file first.
+        """
         if not await self._file_actions.require_open("select a case, then press F6 to run it"):
             return
-        if await self._prepare_run() and (case := self._get_selected_case()):
-            await self._start([case.id])
+        if not await self._prepare_run():
+            return
+        marked = self._cases_pane.cases.marked
+        case = None if marked else self._get_selected_case()
+        if marked or case is not None:
+            await self._start(marked if case is None else [case.id])
 
     async def run_with_fault(self) -> None:
         """Ask for a fault and run the selected case with it, to test that it is detected.
