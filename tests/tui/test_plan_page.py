@@ -919,3 +919,20 @@ async def test_footer_says_how_to_leave_a_field(folder):
         await pilot.press("escape")
         await wait_until(pilot, lambda: app.focused is page.view)
         await wait_until(pilot, lambda: "Leave field" not in read_screen(app))
+
+
+async def test_reason_against_a_run_names_the_field_of_the_page(folder, monkeypatch):
+    def refuse(*arguments):
+        raise PlannerError("too small to share; plan with --micro-batch-size 4 or more")
+
+    monkeypatch.setattr("spbench.tui.plan.plan_run.emit_suite", refuse)
+    monkeypatch.setattr("spbench.tui.plan.plan_suite.emit_suite", refuse)
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await make_plan(pilot)
+        expected = "too small to share; plan with Micro-batch 4 or more"
+        await wait_until(pilot, lambda: f"F5 cannot start it: {expected}" in read_screen(app))
+        await pilot.press("f4")
+        await wait_until(
+            pilot, lambda: any(expected in note.message for note in app._notifications)
+        )

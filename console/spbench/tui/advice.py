@@ -37,7 +37,7 @@ _TEXT_BY_OPTION = {
     "planted by --inject ": "fault found, as planted: ",
     "--inject ": "fault ",
     "--profile-batch-size": "it in the field next to the profile",
-    "--micro-batch-size": "a micro-batch of",
+    "--micro-batch-size": "Micro-batch",
 }
 """Texts for the options that a user of the TUI does not type."""
 _SETTING = re.compile(r"`?--set (\w+)=(\w+)`?")

@@ -11,6 +11,7 @@ from spbench.planner.output.emission import emit_suite
 from spbench.planner.output.measured_plan import MeasuredPlan, find_measured_plan, measure_plan
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
+from spbench.tui.advice import name_keys
 from spbench.tui.context import ConsoleContext
 from spbench_core.number_text import format_quantity
 
@@ -67,7 +68,7 @@ def forecast_start(details: PlanDetails, context: ConsoleContext) -> StartForeca
         obstacle = _find_obstacle(run_plan)
         estimate = estimate_plan(run_plan, options.home, consider_load=False)
     except SpbenchError as error:
-        return StartForecast("", str(error).replace(f"{options.folder}/", ""))
+        return StartForecast("", name_keys(str(error)).replace(f"{options.folder}/", ""))
     hosts = context.launch_choice.hosts_title or "this machine"
     ranks = format_quantity(emitted.rank_count, "rank")
     text = f"with {ranks} on {hosts}"

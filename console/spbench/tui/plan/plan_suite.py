@@ -13,6 +13,7 @@ from spbench.planner.output.emission import emit_suite
 from spbench.planner.request import PlanDetails
 from spbench.record.runs.files import write_file
 from spbench.suites.pipe_files import expand_suite_path, expand_user_path
+from spbench.tui.advice import name_keys
 from spbench.tui.dialogs import AskLine
 from spbench.tui.page import Page
 from spbench_core.number_text import format_quantity
@@ -41,7 +42,7 @@ async def write_plan_suite(page: Page, details: PlanDetails, question: str = "")
         await asyncio.to_thread(write_file, path, emitted.text)
         page.context.rewritten_suites.add(path)
     except SpbenchError as error:
-        page.show_error(str(error))
+        page.show_error(name_keys(str(error)))
         return None
     page.app.notify(f"{path}: {ranks_text}", title="written", markup=False)
     return path
@@ -65,7 +66,7 @@ async def write_cluster_file(page: Page, details: PlanDetails | None) -> str | N
             return None
         await asyncio.to_thread(write_file, path, render_cluster(details.cluster))
     except SpbenchError as error:
-        page.show_error(str(error))
+        page.show_error(name_keys(str(error)))
         return None
     name = _shorten(page, path)
     message = f"edit {name} in your editor, then press enter here to plan with its values"

@@ -29,6 +29,7 @@ from spbench.planner.output.plan_reasons import explain_choice
 from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.report.times import format_day_and_time
+from spbench.tui.advice import name_keys
 from spbench.tui.plan.panes import LevelColumns, PlanColumn, PlanPane
 from spbench.tui.plan.plan_rows import (
     ALTERNATIVES,
@@ -184,7 +185,7 @@ step for passes and all-reduces. Layers: the profile."""
         reasons = explain_choice(details.plan, details.shares, details.memory)
         self.query_one("#reasons", Static).update("\n".join(reasons))
         self.query_one("#forecast", Static).update("")
-        notes = list_stage_notes(details.plan)
+        notes = [name_keys(note) for note in list_stage_notes(details.plan)]
         self.query_one("#stage-notes", Static).update("\n".join(notes))
         self.query_one("#stage-notes").set_class(not notes, "hidden")
         self._alternatives = build_alternative_rows(details.plan)
