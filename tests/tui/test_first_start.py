@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from spbench.record.runs.playback import find_demo_run
 from spbench.suites import shipped
-from spbench.suites.shipped import list_shipped_suites
+from spbench.suites.shipped import count_missing, list_shipped_suites
 from spbench.tui.context import ConsoleOptions
 from spbench.tui.guide.destinations import DestinationReader
 from spbench.tui.suites.cases_pane import NO_CASE, CasesPane
@@ -187,13 +187,25 @@ async def test_missing_suite_leads_to_the_start_page(tmp_path):
         await wait_until(pilot, lambda: "open the selected suite" in read_screen(app))
 
 
-async def test_key_writes_all_suites_unless_readonly(tmp_path):
+async def test_key_writes_all_suites_after_a_question_unless_readonly(tmp_path):
+    count = count_missing(tmp_path)
     app = make_empty_console(tmp_path)
     async with app.run_test(size=(120, 36)) as pilot:
         await wait_until(pilot, lambda: "shipped with spbench" in read_screen(app))
         await pilot.press("I")
+        await wait_until(pilot, lambda: f"Copy {count} files into" in read_screen(app))
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: "Cancel (n)" not in read_screen(app))
+        assert not (tmp_path / "suites").exists()
+        await pilot.press("I")
+        await wait_until(pilot, lambda: f"Copy {count} files into" in read_screen(app))
+        await pilot.press("enter")
         await wait_until(pilot, lambda: (tmp_path / "suites" / "halo.yaml").exists())
         await wait_until(pilot, lambda: "shipped with spbench" not in read_screen(app))
+        await pilot.press("I")  # nothing to copy, so that there is no question
+        await wait_until(
+            pilot, lambda: f"kept {count} existing files" in "".join(list_messages(app))
+        )
     readonly = tmp_path / "readonly"
     readonly.mkdir()
     app = make_empty_console(readonly, readonly=True)
@@ -337,6 +349,8 @@ async def test_palette_writes_the_suites(tmp_path):
         await wait_until(
             pilot, lambda: "Copy suites of spbench into this folder" in read_screen(app)
         )
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "files into" in read_screen(app))
         await pilot.press("enter")
         await wait_until(pilot, lambda: (tmp_path / "hostfiles" / "slurm.hosts").is_file())
 

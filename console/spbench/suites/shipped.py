@@ -107,17 +107,26 @@ def copy_shipped(folder: Path, *, force: bool = False) -> CopyResult:
     Raises:
         FailedRunError: A file cannot be written.
     """
-    new_files = []
-    existing_files = []
-    for shipped in _list_folders():
-        for source in sorted(path for path in shipped.iterdir() if path.is_file()):
-            target = folder / shipped.name / source.name
-            if os.path.lexists(target) and not force:  # a broken link is kept, too
-                existing_files.append(target)
-                continue
-            _write(target, source.read_bytes())
-            new_files.append(target)
+    source_by_target = _find_sources(folder)
+    existing_files = [] if force else list(filter(os.path.lexists, source_by_target))
+    new_files = [target for target in source_by_target if target not in existing_files]
+    for target in new_files:
+        _write(target, source_by_target[target].read_bytes())
     return CopyResult(tuple(new_files), tuple(existing_files))
+
+
+def count_missing(folder: Path) -> int:
+    """Return the number of files that `copy_shipped` would write into a folder."""
+    return sum(not os.path.lexists(target) for target in _find_sources(folder))
+
+
+def _find_sources(folder: Path) -> dict[Path, Path]:
+    """Return the files that come with spbench, by their copies in a folder."""
+    return {
+        folder / shipped.name / source.name: source
+        for shipped in _list_folders()
+        for source in sorted(path for path in shipped.iterdir() if path.is_file())
+    }
 
 
 def _write(target: Path, content: bytes) -> None:

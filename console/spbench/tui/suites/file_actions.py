@@ -11,6 +11,7 @@ from spbench.report.times import format_day_and_time
 from spbench.suites.pipe_files import expand_suite_path
 from spbench.suites.shipped import (
     copy_shipped,
+    count_missing,
     is_installed,
     is_shipped_name,
     needs_copy,
@@ -145,9 +146,16 @@ class FileActions:
         return await self._page.app.push_screen_wait(dialog)
 
     async def copy_shipped_suites(self) -> None:
-        """Write the shipped suites and hostfiles into the console's folder."""
+        """Ask, and copy the shipped suites and hostfiles into the folder."""
+        folder = self._page.context.options.folder
+        missing = await asyncio.to_thread(count_missing, folder)
+        if missing:
+            files = format_quantity(missing, "file")
+            question = f"Copy {files} into {folder}: suites and hostfiles of spbench?"
+            if not await self._page.confirm(question, "Copy", "Cancel", enter_is_yes=True):
+                return
         try:
-            copied = await asyncio.to_thread(copy_shipped, self._page.context.options.folder)
+            copied = await asyncio.to_thread(copy_shipped, folder)
         except SpbenchError as error:
             self._page.show_error(str(error))
             return
