@@ -125,7 +125,7 @@ async def test_enter_edits_a_case_in_its_form_and_e_goes_to_its_text(suite, size
     app = open_suite(suite)
     async with app.run_test(size=size) as pilot:
         await wait_for_cases(pilot)
-        await wait_until(pilot, lambda: "e Text" in read_screen(app))
+        await wait_until(pilot, lambda: "f2 Files" in read_screen(app))
         await pilot.press("end", "enter")
         await wait_for_form(pilot)
         assert app.screen.query_one("#preview").text.startswith("  # The second, swept.")
@@ -135,7 +135,7 @@ async def test_enter_edits_a_case_in_its_form_and_e_goes_to_its_text(suite, size
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         assert get_editor(app).cursor_line == SECOND_CASE_LINE
         await wait_until(pilot, lambda: "esc Cases" in read_screen(app))
-        assert "e Text" not in read_screen(app)
+        assert " e Text" not in read_screen(app)
         await pilot.press("escape")
         assert app.focused is app.screen.query_one("#cases")
         assert get_editor(app).text == SUITE

@@ -29,10 +29,11 @@ FOOTER = (
         "suites.next-error",
         "suites.run-all",
         "suites.compose",
+        "suites.files",
         "suites.edit-text",
-        "suites.edit",
         "suites.run-case",
         "cases.mark",
+        "suites.edit",
     ),
     *(
         "suites.edit-suite",
@@ -43,7 +44,7 @@ FOOTER = (
         "suites.init",
         "suites.demo",
     ),
-    *("suites.undo", "suites.redo", "suites.files"),
+    *("suites.undo", "suites.redo"),
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
 )
 """The keys in the footer, the most important first."""
