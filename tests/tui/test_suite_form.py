@@ -169,3 +169,16 @@ async def test_f3_without_a_case_names_the_key_that_adds_one(suite):
         await wait_until(pilot, lambda: "^d Defaults" in read_screen(app))
         await pilot.press("f3")
         await wait_until(pilot, lambda: "no cases yet: F4 adds one" in "".join(list_messages(app)))
+
+
+async def test_default_ranks_that_do_not_fit_a_case_are_rejected_with_the_reason(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("ctrl+d")
+        await wait_until(pilot, lambda: isinstance(app.screen, SuiteForm))
+        await fill(pilot, "defaults.np", "4")
+        await wait_until(pilot, lambda: "np is 4, but halo.exchange runs" in read_screen(app))
+        await wait_until(
+            pilot, lambda: "np: number of ranks, which must fit the" in read_screen(app)
+        )

@@ -121,7 +121,7 @@ class ScaleEntry(StrictModel):
 
 
 _Ranks = Annotated[
-    int | None, Field(ge=1, description="number of ranks, if the parameters do not determine it")
+    int | None, Field(ge=1, description="number of ranks, which must fit the parameters")
 ]
 _Params = Annotated[dict[str, Any], Field(description="parameters with one value")]
 _PerHost = Annotated[
