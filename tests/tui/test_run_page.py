@@ -2100,6 +2100,42 @@ async def test_runs_again_with_or_without_the_faults(open_run, key, args):
         await run.wait_until(lambda: starts == expected)
 
 
+@pytest.mark.parametrize(
+    ("keys", "args"),
+    [
+        ("y", []),
+        ("o", ["--without-cancelled"]),
+        ("n", None),
+        ("ow", ["--without-faults", "--without-cancelled"]),
+        ("on", None),
+    ],
+)
+async def test_failed_cases_run_again_with_or_without_the_cancelled(open_run, keys, args):
+    starts = []
+    cases = [make.describe_case(name, 2) for name in ("wrong", "long")]
+    events = [
+        *make.make_started_run(*cases, hosts=HOSTS[:2]),
+        make.case_judged("wrong", "failed", "its values are wrong"),
+        make.case_judged("long", "cancelled"),
+        make.run_end("cancelled", 130),
+    ]
+    async with open_run(WIDE, events) as run:
+        vars(run.app.context).update(start_run=lambda arguments, cwd, **_: starts.append(arguments))
+        folder = run.app.context.feed.folder
+        faults = ["slow=9"] if len(keys) > 1 else []
+        folder.write_json("run.json", {"id": "made-up-run", "request": {"inject": faults}})
+        await run.wait_until(lambda: run.app.context.feed.state.run.status == "cancelled")
+        await run.press("F")
+        await run.wait_for_texts("1 failed and 1 cancelled", "All (y)", "Only failed (o)")
+        await run.press(keys[0])
+        if len(keys) > 1:
+            await run.wait_for_texts("1 failed case:", "Without faults (w)")
+            await run.press(keys[1])
+        expected = [] if args is None else [("--failed", folder.id, *args)]
+        await run.wait_until(lambda: not run.app.screen.is_modal)
+        await run.wait_until(lambda: starts == expected)
+
+
 async def test_failed_cases_run_again_without_the_faults(open_run):
     starts = []
     events = [

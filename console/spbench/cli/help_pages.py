@@ -71,6 +71,7 @@ OPTION_GROUPS: Mapping[str, Sequence[str]] = {
         "--fail-on-flaky",
         "--failed",
         "--without-faults",
+        "--without-cancelled",
         "--resume",
     ),
     "Comparison": ("--baseline", "--fail-on", "--max-unjudged"),

@@ -18,6 +18,7 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.expressions.expression import parse_expression
 from spbench.suites.loader import MAX_BYTES, load_suite_text
 from spbench.suites.shipped import resolve_suite_path
+from spbench_core.events.statuses import CaseStatus
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
@@ -64,11 +65,14 @@ def plan_resumed(request: Request, name: str) -> RunPlan:
     return replace(plan, jobs=group_cases(cases, plan.hosts_finder), resumed=folder)
 
 
-def plan_failed(request: Request, name: str, *, with_faults: bool = True) -> RunPlan:
+def plan_failed(
+    request: Request, name: str, *, with_faults: bool = True, with_cancelled: bool = True
+) -> RunPlan:
     """Return the plan of a new run of the failed and cancelled cases of a run.
 
     Cases to which their expectations refer run with them, so that these can be judged.
-    ``with_faults`` plants the faults of that run again.
+    ``with_faults`` plants the faults of that run again. Without ``with_cancelled``, only the failed
+    cases run.
 
     Raises:
         UsageError: The run is unknown, still running, or does not record its request.
@@ -77,7 +81,11 @@ def plan_failed(request: Request, name: str, *, with_faults: bool = True) -> Run
     folder = find_run(request.home, name)
     _reject_running(folder)
     cases = folder.replay().cases.values()
-    failed = [case.id for case in cases if case.status.is_worth_another_run]
+    failed = [
+        case.id
+        for case in cases
+        if case.status.is_bad or (with_cancelled and case.status is CaseStatus.CANCELLED)
+    ]
     if not failed:
         raise NothingSelected(f"no case of run {folder.id} failed")
     recorded, suite = _read_recorded(folder, request)

@@ -271,12 +271,19 @@ class ConsoleContext:
             self._starting_run.cancel()
 
     def start_failed_cases(
-        self, folder: RunFolder, *, with_faults: bool = True, show: bool = True
+        self,
+        folder: RunFolder,
+        *,
+        with_faults: bool = True,
+        with_cancelled: bool = True,
+        show: bool = True,
     ) -> None:
-        """Start a run of the failed cases of a recorded run, in the folder of that run."""
-        from spbench.engine.background import WITHOUT_FAULTS, find_start_folder
+        """Start a run of the failed and cancelled cases of a run, in its folder."""
+        from spbench.engine.background import WITHOUT_CANCELLED, WITHOUT_FAULTS, find_start_folder
 
-        more = () if with_faults else (WITHOUT_FAULTS,)
+        more = [] if with_faults else [WITHOUT_FAULTS]
+        if not with_cancelled:
+            more.append(WITHOUT_CANCELLED)
         self.start_run(("--failed", folder.id, *more), find_start_folder(folder), show=show)
 
     def start_suite(

@@ -228,6 +228,25 @@ and N or Escape does not run it."""
         return [with_faults, third, cancel]
 
 
+class OnlyFailedDialog(ThirdAnswerDialog):
+    """A question before the failed and cancelled cases of a run are run again."""
+
+    HELP = """\
+Cases of the run failed, and others were cancelled. Y runs all of them, O runs only the failed ones,
+and N or Escape runs none."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "third", "Only failed", id="dialog.only-failed"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__(question, "All", "Cancel", "Only failed (o)", enter_is_yes=True)
+
+    def make_buttons(self) -> list[Button]:
+        """Return the buttons of the answers, that of Enter first."""
+        third, all_cases, cancel = super().make_buttons()
+        return [all_cases, third, cancel]
+
+
 class AskLine(Modal[Answer | None]):
     """A dialog for one line of text that returns its value, or None after Escape.
 

@@ -17,14 +17,14 @@ from textual.worker import WorkerError
 
 from spbench.errors import SpbenchError
 from spbench.tui.context import ConsoleContext
-from spbench.tui.dialogs import Confirm, FaultsAgainDialog
+from spbench.tui.dialogs import Confirm, FaultsAgainDialog, OnlyFailedDialog
 from spbench.tui.start_queue import StartDecision, WaitingNote
 from spbench.tui.tab_bar import Tab, TabBar, find_tabs_width, fit_status, format_run_status
 from spbench.tui.widgets.keys import KeyBar
+from spbench_core.events.statuses import CaseStatus
 
 if TYPE_CHECKING:
     from spbench.record.runs.folder import RunFolder
-    from spbench_core.events.statuses import CaseStatus
 
 _MOUNT_POLL_INTERVAL = 0.01
 """Time between two checks whether all widgets are mounted, in seconds."""
@@ -234,23 +234,42 @@ class Page(Screen[None]):
     async def rerun_failed_cases(
         self, folder: RunFolder, statuses: Mapping[str, CaseStatus]
     ) -> None:
-        """Start a run of the failed and cancelled cases of a run, after a question."""
+        """Start a run of the failed and cancelled cases of a run, after a question.
+
+        If there are both, the user can choose only the failed ones. Planted faults are a second
+        question then.
+        """
         from spbench.record.messages.enumeration import describe_unpassed
 
         question = f"Run again from {folder.id}: {describe_unpassed(statuses)}?"
-        with_faults = await self.ask_again(folder, question, "Run")
-        if with_faults is not None:
-            admission = await self.context.start_queue.admit(f"the failed cases of {folder.id}")
-            if admission is not StartDecision.REJECTED:
-                show = admission is StartDecision.AT_ONCE
-                self.context.start_failed_cases(folder, with_faults=with_faults, show=show)
+        failed = {id_: status for id_, status in statuses.items() if status.is_bad}
+        is_mixed = bool(failed) and CaseStatus.CANCELLED in statuses.values()
+        with_cancelled = True
+        if is_mixed:
+            dialog = OnlyFailedDialog(question)
+            with_cancelled = await self.app.push_screen_wait(dialog)
+            if not with_cancelled and not dialog.chose_third:
+                return
+            if not with_cancelled:
+                question = f"Run again from {folder.id}: {describe_unpassed(failed)}?"
+        with_faults = await self.ask_again(folder, question, "Run", is_plain=is_mixed)
+        if with_faults is None:
+            return
+        admission = await self.context.start_queue.admit(f"the failed cases of {folder.id}")
+        if admission is not StartDecision.REJECTED:
+            self.context.start_failed_cases(
+                folder,
+                with_faults=with_faults,
+                with_cancelled=with_cancelled,
+                show=admission is StartDecision.AT_ONCE,
+            )
 
     async def ask_again(
         self, folder: RunFolder, question: str, yes: str, *, is_plain: bool = False
     ) -> bool | None:
         """Return whether to run again with the planted faults of a run; None: not at all.
 
-        A plain repetition without faults leaves nothing to decide, so that there is no question.
+        A start that ``is_plain`` has no question unless the run has planted faults.
         """
         faults = await asyncio.to_thread(find_planted_faults, folder)
         if not faults and is_plain:

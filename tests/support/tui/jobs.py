@@ -165,7 +165,7 @@ def has_repeated_failed_cases(folder: Path) -> bool:
     return (
         len(records) == 2
         and "--failed" in records[1]["argv"]
-        and records[1].get("verdict") == "cancelled"
+        and records[1].get("verdict") == "failed"
     )
 
 
@@ -222,10 +222,8 @@ USER_TASKS = (
             (("f5",), "✗ failed wrong"),
             (("x",), "Cancel the run"),
             (("y",), "- cancelled 0/2"),
-            (("F",), "Run again from"),
-            (("y",), "running 1/2"),
-            (("x",), "Cancel the run"),
-            (("y",), "- cancelled 0/2"),
+            (("F",), "Only failed"),
+            (("o",), "✗ failed 0/1"),
         ),
         lambda folder: add_suite(folder, TWO_CASES, "two"),
         has_repeated_failed_cases,

@@ -103,6 +103,10 @@ def run(
         bool,
         typer.Option("--without-faults", help="With --failed, do not plant the run's faults again"),
     ] = False,
+    without_cancelled: Annotated[
+        bool,
+        typer.Option("--without-cancelled", help="With --failed, leave out the cancelled cases"),
+    ] = False,
     retries: Annotated[
         int,
         typer.Option(
@@ -171,7 +175,13 @@ def run(
         )
         _check_dry_run(dry_run, launch_choice, (json_target, junit, html))
         gate = load_gate(home, baseline, fail_on, max_unjudged)
-        planned = _plan_run(request, resume, failed, with_faults=not without_faults)
+        planned = _plan_run(
+            request,
+            resume,
+            failed,
+            with_faults=not without_faults,
+            with_cancelled=not without_cancelled,
+        )
         if dry_run:
             _print_dry_run(planned)
             return
@@ -233,7 +243,12 @@ def _print_dry_run(planned: RunPlan) -> None:
 
 
 def _plan_run(
-    request: Request, resume: str | None, failed: str | None, *, with_faults: bool
+    request: Request,
+    resume: str | None,
+    failed: str | None,
+    *,
+    with_faults: bool,
+    with_cancelled: bool,
 ) -> RunPlan:
     """Return the plan of a suite, or of the cases left or failed in a recorded run."""
     from spbench.engine.plan import plan_run
@@ -241,6 +256,8 @@ def _plan_run(
 
     if failed is None and not with_faults:
         raise UsageError("--without-faults needs --failed RUN; leave out --inject otherwise")
+    if failed is None and not with_cancelled:
+        raise UsageError("--without-cancelled needs --failed RUN")
     has_suite = request.suite != Path()
     if resume is None and failed is None:
         if not has_suite:
@@ -264,7 +281,7 @@ def _plan_run(
         )
     if resume is not None:
         return plan_resumed(request, resume)
-    return plan_failed(request, str(failed), with_faults=with_faults)
+    return plan_failed(request, str(failed), with_faults=with_faults, with_cancelled=with_cancelled)
 
 
 def _judge(

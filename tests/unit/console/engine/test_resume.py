@@ -241,6 +241,26 @@ def test_failed_cases_run_again_with_or_without_faults(
     assert faults == {"a": "kill" if with_faults else None, "b": None}
 
 
+@pytest.mark.parametrize("with_cancelled", [True, False])
+def test_failed_cases_run_again_with_or_without_the_cancelled(
+    record_interrupted, base_request, with_cancelled
+):
+    ends = [case_judged("a", "failed"), case_judged("b", "cancelled"), case_judged("c")]
+    record_interrupted(*started_run(*ends), run_end("cancelled", 130))
+    plan = plan_failed(base_request, "last", with_cancelled=with_cancelled)
+    cases = [case.id for job in plan.jobs for case in job.cases]
+    assert cases == (["a", "b"] if with_cancelled else ["a"])
+
+
+def test_rejects_a_run_with_only_cancelled_cases_if_they_are_left_out(
+    record_interrupted, base_request
+):
+    ends = [case_judged(name, "cancelled") for name in "abc"]
+    record_interrupted(*started_run(*ends), run_end("cancelled", 130))
+    with pytest.raises(NothingSelected):
+        plan_failed(base_request, "last", with_cancelled=False)
+
+
 def test_failed_cases_run_again_with_cases_they_refer_to(record_interrupted, base_request):
     expect = "expect: {time_ms: {max: 2 * case(a).time_ms}}"
     suite = SUITE.replace("repeat: 2}", f"repeat: 2, {expect}}}")
