@@ -2,6 +2,7 @@
 
 import pytest
 
+from spbench.record.runs.history import list_summaries
 from spbench.tui.pages import PAGES
 from spbench.tui.widgets.keys import GENERAL_IDS, BarKey, KeyBar, fit_keys
 from support import sample_events as make
@@ -132,6 +133,15 @@ async def test_run_page_shows_the_keys_of_its_status(tmp_path):
         await wait_until(pilot, lambda: "Cancel" not in read_key_bar(app))
         await wait_until(pilot, lambda: "F Run failed" in read_key_bar(app))
         assert "Follow" not in read_key_bar(app)
+
+
+@pytest.mark.parametrize("page", ["results", "run"])
+async def test_key_of_the_next_view_fits_a_small_terminal_after_a_failure(tmp_path, home, page):
+    app = make_console(tmp_path, page=page, home=home)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.context.watch_run(list_summaries(home)[-1].folder, show=False)
+        await wait_until(pilot, lambda: "F Run failed" in read_key_bar(app))
+        assert " v " in read_key_bar(app)
 
 
 async def test_suites_page_shows_the_keys_of_the_chosen_case(suite):

@@ -19,11 +19,11 @@ FOOTER = (
     *(
         "results.unqueue",
         "results.compare",
-        "results.repeat",
         "results.failed",
         "results.rest",
-        "results.attach",
         "results.view",
+        "results.repeat",
+        "results.attach",
         "results.mark",
     ),
     *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),
