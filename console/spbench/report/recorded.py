@@ -133,6 +133,8 @@ def _add_fault_outcome(
     summary: RunSummary, cases: Iterable[CasePart], errors: Sequence[str]
 ) -> RunSummary:
     """Return a summary with the outcome that run.json of an older run lacks."""
+    if summary.fault_outcome is not None:
+        return summary
     results = ((case.status, case.reason) for case in cases)
     return replace(summary, fault_outcome=find_run_outcome(summary.status, results, errors))
 

@@ -316,7 +316,7 @@ def _summarize(run: RecordedRun) -> Content:
         f" in {format_duration(summary.duration_s)}" if summary.duration_s is not None else ""
     )
     host = f" on {summary.host}" if summary.host else ""
-    errors = [f"error: {error}" for error in (*run.errors, run.left_out) if error]
+    errors = [f"error: {name_keys(error)}" for error in (*run.errors, run.left_out) if error]
     findings = map(name_keys, run.findings)
     details = "\n".join((f", {format_case_counts(run)}{duration}{host}", *findings, *errors))
     return Content.assemble(

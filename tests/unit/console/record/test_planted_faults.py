@@ -124,7 +124,7 @@ def test_lists_of_runs_show_that_faults_were_found(tmp_path, recorded):
     events = [
         *make_started_run(describe_case("a", inject="kill")),
         case_judged("a", *KILLED),
-        run_end("error", 4),
+        run_end("error", 4, errors=[f"a: {KILLED[1]}"] if recorded else []),
     ]
     fields = {"verdict": "error", "exit_code": 4, "finished": 1010.0, "counts": {"error": 1}}
     folder = record_run(tmp_path, events, **fields, **recorded)
