@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import ClassVar
 
@@ -66,6 +66,7 @@ the gradients of weights. A short block has only the letter.
         self._simulation: Simulation | None = None
         self._zoom = 1
         self._drawn_columns = 0
+        self._notes_width = 0
 
     def compose(self) -> ComposeResult:
         with HorizontalScroll():
@@ -77,7 +78,7 @@ the gradients of weights. A short block has only the letter.
         self._simulation = simulation
         self._zoom = 1
         self._drawn_columns = 0
-        self.query_one("#step-notes", Static).update(_describe_step(simulation))
+        self._notes_width = 0
         # A pane out of view is drawn when it is scrolled to, but must not grow then.
         self.query_one("#timeline").styles.min_height = len(simulation.in_flight) + 1
         self._draw()
@@ -101,6 +102,9 @@ the gradients of weights. A short block has only the letter.
         if self._simulation is None or not width:
             return
         columns = max(_MIN_COLUMNS, width) * self._zoom
+        if width != self._notes_width:
+            self._notes_width = width
+            self.query_one("#step-notes", Static).update(_describe_step(self._simulation, width))
         if columns != self._drawn_columns:
             self._drawn_columns = columns
             self.run_worker(self._fill(self._simulation, columns), exclusive=True, group="step")
@@ -148,17 +152,28 @@ def _label(span: StepSpan, width: int) -> str:
     return (text if len(text) <= width else letter).ljust(width)
 
 
-def _describe_step(simulation: Simulation) -> Content:
+def _join_whole(items: Iterable[Content], width: int) -> Iterator[Content]:
+    """Yield lines of items, none of which is broken if it fits into the width."""
+    line = Content("")
+    for item in items:
+        joined = item if not line else line + Content("  ") + item
+        if line and joined.cell_length > width:
+            yield line
+            joined = item
+        line = joined
+    yield line
+
+
+def _describe_step(simulation: Simulation, width: int) -> Content:
     """Return the meaning of the blocks, the schedule, and the bubble."""
     kinds = {span.kind for span in simulation.spans}
     legend = [
-        # With blanks at which no line is broken.
-        Content.assemble(("■\xa0", tone), _MEANING_BY_KIND[kind].replace(" ", "\xa0"))
+        Content.assemble(("■ ", tone), _MEANING_BY_KIND[kind])
         for kind, tone in _TONE_BY_KIND.items()
         if kind in kinds
     ]
-    legend.append(Content.assemble((f"{_IDLE}\xa0", "$foreground-muted"), "waiting"))
-    lines = [Content("  ").join(legend)]
+    legend.append(Content.assemble((f"{_IDLE} ", "$foreground-muted"), "waiting"))
+    lines = list(_join_whole(legend, width))
     if len(simulation.in_flight) > 1:
         lines.append(Content(describe_schedule(simulation.schedule)))
     lines.append(Content(describe_bubble(simulation)))
