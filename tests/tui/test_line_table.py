@@ -576,3 +576,14 @@ def test_column_cut_at_the_right_edge_is_blank():
     layout = lay_out(columns, 16, show_all=True)
     line = Strip([Segment("  aaaa 61.3 ms 99.9 ms")])
     assert crop_line(line, layout, 0, 18, Style()).text.rstrip() == "  aaaa 61.3 ms"
+
+
+def test_free_cells_of_a_column_left_out_go_to_a_narrower_one():
+    columns = (
+        Column("name", "name", 10),
+        Column("count", "n", 4, drop_priority=3),
+        Column("wide", "wide", 16, drop_priority=2),
+    )
+    layout = lay_out(columns, 22)
+    assert [placed.column.key for placed in layout.placed] == ["name", "count"]
+    assert layout.left_out == 1

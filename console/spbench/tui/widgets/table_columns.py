@@ -213,12 +213,21 @@ def _order_dispensable(columns: Sequence[Column], cell_widths: Sequence[int] | N
 
 
 def _drop_columns(widths: Sequence[int], width: int, drop_order: Sequence[int]) -> list[int]:
-    """Return the indices of the columns that stay."""
+    """Return the indices of the columns that stay.
+
+    A narrow column stays if the space of a wider one that goes is enough for it.
+    """
     indices = list(range(len(widths)))
+    dropped = []
     for index in drop_order:
         if _sum_widths(widths, indices) <= _get_room(widths, indices, width):
             break
         indices.remove(index)
+        dropped.append(index)
+    for index in reversed(dropped):
+        more = sorted([*indices, index])
+        if _sum_widths(widths, more) <= _get_room(widths, more, width):
+            indices = more
     return indices
 
 
