@@ -311,6 +311,20 @@ async def test_keys_in_the_palette_end_in_one_column(tmp_path, size):
         assert widths.pop() <= commands.scrollable_content_region.width - 4  # the padding
 
 
+@pytest.mark.parametrize("page", [entry.name for entry in PAGES])
+async def test_actions_of_pages_fit_into_lines_of_the_palette(tmp_path, page):
+    app = make_console(tmp_path, page=page)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        bindings = [entry.binding for entry in app.screen.active_bindings.values()]
+    long_texts = [
+        binding.tooltip
+        for binding in bindings
+        if binding.tooltip and len(binding.tooltip) + len(binding.key_display or "") > 62
+    ]
+    assert long_texts == []
+
+
 async def test_palette_runs_actions_that_dialogs_disable(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -21,7 +21,7 @@ APP_BINDINGS = (
         "L",
         "choose('launcher')",
         "Launcher",
-        "Choose the launcher of runs from here, or one whose lines are shown",
+        "Choose the launcher of runs, or show launch lines",
     ),
     make_binding(
         "launch.hosts", "H", "choose('hosts')", "Run on", "Choose the hosts of runs from here"

@@ -68,7 +68,7 @@ RUN_BINDINGS: list[BindingType] = [
         "f5",
         "again",
         "Run again",
-        "Start the same run again; asks first unless it could not be started",
+        "Start the same run again; asks if there is a choice",
         show=True,
     ),
     make_binding("run.compare", "c", "compare", "Compare", "Compare the run on the Results page"),

@@ -67,7 +67,7 @@ SUITES_BINDINGS: list[BindingType] = [
         "f5",
         "run_all",
         "Run",
-        "Save, and run all cases or the marked ones; with no open suite, the selected file",
+        "Save, and run all or marked cases, or the selected file",
         show=True,
     ),
     make_binding(
