@@ -6,6 +6,7 @@ from spbench.engine import background
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
+from spbench.tui.start_failure import StartFailure
 from spbench.tui.start_queue import CancelBothDialog, RunIsOnDialog
 from support.sample_events import (
     describe_case,
@@ -115,6 +116,30 @@ async def test_x_removes_the_start_that_waits(
         running.is_running = False
         await pilot.pause()
         assert app.started == []
+
+
+@pytest.mark.parametrize(("key", "num_starts"), [("a", 1), ("y", 1), ("n", 0)])
+async def test_start_again_after_a_failed_one_asks_too(
+    tmp_path, running, monkeypatch, key, num_starts
+):
+    starts = []
+    app = make_console(tmp_path, page="run")
+    app.context.start_failure = StartFailure("made-up.yaml", "no such host", "H")
+    monkeypatch.setattr(app.context, "_start_again", lambda **options: starts.append(options))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "no such host" in read_screen(app))
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: isinstance(app.screen, RunIsOnDialog))
+        assert read_question(app).endswith("Start made-up.yaml after it?")
+        await wait_until(pilot, lambda: app.focused is not None and app.focused.id == "third")
+        await pilot.press(key)
+        await wait_until(pilot, lambda: not app.screen.is_modal)
+        if key == "a":
+            await wait_until(pilot, lambda: app.context.start_queue.waiting)
+            assert starts == []
+            running.is_running = False
+        await wait_until(pilot, lambda: len(starts) == num_starts)
+        await wait_until(pilot, lambda: not app.context.start_queue.waiting)
 
 
 async def test_starts_that_wait_begin_one_after_the_other(tmp_path, running):

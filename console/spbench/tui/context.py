@@ -105,7 +105,7 @@ class ConsoleContext:
         self._failed_settings: object = None
         self._run_before_start: Feed | None = None
         self._app = app
-        self._start_again: Callable[[], None] | None = None
+        self._start_again: Callable[..., None] | None = None
         self._starting_run: BackgroundRun | None = None
         self._is_start_cancelled = False
         self._follow_task: asyncio.Task[None] | None = None
@@ -225,7 +225,7 @@ class ConsoleContext:
         self,
         args: Sequence[str],
         folder: Path | None = None,
-        start_again: Callable[[], None] | None = None,
+        start_again: Callable[..., None] | None = None,
         show: bool = True,
     ) -> None:
         """Start a run in its own session and watch it; only one can be started at a time.
@@ -254,15 +254,13 @@ class ConsoleContext:
             self._launch(tuple(args), folder or self.options.folder), group="launch"
         )
 
-    def start_again(self) -> bool:
-        """Start the run again that could not be started; False if there is none.
+    @property
+    def failed_start(self) -> Callable[..., None] | None:
+        """Starts the run again that could not be started; None if there is none.
 
-        A suite starts with the hosts, launcher and environment that are chosen now.
+        A suite starts with the hosts, launcher and environment that are chosen then.
         """
-        if self.start_failure is None or self._start_again is None:
-            return False
-        self._start_again()
-        return True
+        return None if self.start_failure is None else self._start_again
 
     def cancel_start(self) -> None:
         """End the run that is being started, like Ctrl-C does."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.runs.folder import RunFolder
 from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.page import Page
-from spbench.tui.start_queue import CancelBothDialog
+from spbench.tui.start_queue import CancelBothDialog, StartDecision
 
 
 class RunControl:
@@ -51,12 +52,20 @@ class RunControl:
 
         A question comes first only if there is something to decide.
         """
-        if self._page.context.start_again():
-            return
-        if feed is None:
+        context = self._page.context
+        if context.failed_start is not None and context.start_failure is not None:
+            request = context.start_failure.request
+            self._page.start_action(self._start_again, context.failed_start, request)
+        elif feed is None:
             self._page.notify("F5 starts a suite on the Suites page", timeout=4)
         else:
             self._page.start_action(self._page.rerun, feed.folder)
+
+    async def _start_again(self, start: Callable[..., None], request: str) -> None:
+        """Start a run that could not be started; ask first if another one is running."""
+        admission = await self._page.context.start_queue.admit(request)
+        if admission is not StartDecision.REJECTED:
+            start(show=admission is StartDecision.AT_ONCE)
 
     def compare(self, feed: Feed) -> None:
         """Show the comparison of a run on the Results page."""
