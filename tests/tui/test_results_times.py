@@ -78,7 +78,7 @@ def test_both_runs_have_the_same_axis_and_the_ratio_in_words():
 def test_bars_of_both_runs_have_the_same_height_for_an_iteration():
     a = make_distribution("a", [1.0, 1.0, 1.0, 1.0, 2.0], None)
     b = make_distribution("b", [1.2, 1.4, 1.6, 1.8], None)
-    lines = draw([a, b], ascii=True)
+    lines = draw([a, b], width=70, ascii=True)
     assert "up to 4 a bar" in lines[0]
     assert len([line for line in lines if line.startswith("  ") and "#" in line]) == 5
     assert len([line for line in lines if line.startswith("  ") and "o" in line]) == 1
@@ -95,9 +95,17 @@ def test_number_of_bars_follows_that_of_iterations(samples, bars):
     assert all(len(text) == 80 // bars for text, _ in line[1:])
 
 
+def test_long_texts_of_the_chart_are_wrapped():
+    chart = TimesChart()
+    chart.update([], message="the times of this run cannot be read")
+    assert " ".join(render(chart, 20, 4).split()) == "the times of this run cannot be read"
+    chart.update(make_pair())
+    assert "…" not in render(chart, 40)
+
+
 @pytest.mark.parametrize("height", range(1, 40))
 def test_chart_of_any_height_has_the_ratio(height):
-    lines = draw(make_pair(), height=height)
+    lines = draw(make_pair(), width=70, height=height)
     assert len(lines) <= height
     assert len(lines) <= 32, "bars are not higher on a very large screen"
     if height > 4:

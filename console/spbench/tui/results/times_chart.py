@@ -15,10 +15,12 @@ from spbench.tui.widgets.axes import render_labels
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.histogram import MIN_GAP_WIDTH, choose_bin_count
-from spbench.tui.widgets.text import cell_width, fit, join_fitting
+from spbench.tui.widgets.text import cell_width, fit, join_fitting, wrap_words
 
 MAX_BAR_LINES = 12
 """Lines of the highest bar of a run."""
+_MAX_LINES_OF_TEXT = 2
+"""Lines of a text below the axis."""
 _MARGIN = 2
 """Cells left of the picture, for the names a and b."""
 
@@ -91,9 +93,12 @@ ends that."""
         """Return legend, bars, quartiles, axis and text, as far as they fit."""
         axis = self._axis
         if axis is None or width <= _MARGIN:
-            return [[(fit(self._message, width), "none")]]
+            message = wrap_words(self._message, width, max(1, height))
+            return [[(fit(line, width), "none")] for line in message]
         text: list[list[Piece]] = [
-            [(fit(line, width), "text")] for line in self._list_text(axis, width)
+            [(fit(line, width), "text")]
+            for text_line in self._list_text(axis, width)
+            for line in wrap_words(text_line, width, _MAX_LINES_OF_TEXT)
         ]
         runs = len(self._distributions)
         fixed_lines = 1 + runs + 1
