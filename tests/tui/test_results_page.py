@@ -43,6 +43,7 @@ from support.tui.results_page import (
     MEDIUM_SIZE,
     describe_swept_case,
     find_line,
+    list_case_events,
     open_results,
     read_widget,
     record_synthetic_run,
@@ -158,6 +159,22 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
             await wait_until(pilot, lambda: notes.size.height > 3)
         await pilot.press("end")
         await wait_until(pilot, lambda: "beyond" in read_screen(app))
+
+
+async def test_few_rows_leave_lines_to_the_notes(tmp_path):
+    home = tmp_path / "home"
+    case = describe_swept_case(1, "a")
+    for name in ("first", "second"):
+        events = [event for event in make_started_run(case) if event["event"] != "case_start"]
+        events += [*list_case_events(case, 1.0, False), job_end(), run_end("passed", 0)]
+        folder = record_run(home, events, verdict="passed", finished=1010.0, suite="small")
+        folder.path.rename(folder.path.with_name(f"20010101-083000-{name}"))
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_until(pilot, lambda: find_line(app, "? not judged "))
+        await wait_until(pilot, lambda: page.query_one("#notes").size.height > 3)
 
 
 async def test_r_runs_both_sides_again_and_c_goes_back(tmp_path, home, monkeypatch):

@@ -184,6 +184,7 @@ to the notes, which then have more lines; up and down scroll them."""
     CompareView.-with-chart TimesChart { display: block; }
     CompareView LineTable { min-height: 4; }
     CompareView #notes { height: auto; max-height: 3; }
+    CompareView.-few-rows #notes { max-height: 50%; }
     CompareView #notes:focus { max-height: 60%; }
     CompareView #remarks { height: auto; color: $text-muted; }
     """
@@ -301,6 +302,8 @@ to the notes, which then have more lines; up and down scroll them."""
         has_rows = self.comparison is not None and bool(self.rows.keys())
         has_chart = has_rows and self.size.height >= MIN_HEIGHT_WITH_CHART
         self.set_class(has_chart, "-with-chart")
+        is_small = 1 + len(self.rows.keys()) <= self.size.height // 3
+        self.set_class(has_rows and is_small and not has_chart, "-few-rows")
         table_lines = min(1 + len(self.rows.keys()), self.size.height // 3)
         self.table.styles.height = max(4, table_lines) if has_chart else "1fr"
         self._show_chart()
