@@ -6,10 +6,12 @@ from textual.widgets import Input, Static
 from spbench.errors import Advice, UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.record.planted_faults import add_found_fault
+from spbench.report.run_details import Fact
 from spbench.tui.advice import KEYS_BY_ADVICE, name_keys
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
 from spbench.tui.launch_dialogs import _is_file, parse_environment
+from spbench.tui.results.fact_table import build_fact_table
 from spbench_core.catalog.planted_fault import RAISED_TEXT
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 
@@ -164,6 +166,13 @@ def test_planted_fault_that_was_found_is_named_once():
     expected = "rank 1 on a, 2 s into b: InjectedFaultError; fault found, as planted: raise"
     assert name_keys(failure) == expected
     assert name_keys("; planted by --inject slow=9") == "; fault found, as planted: slow=9"
+
+
+def test_facts_name_keys_and_commands_keep_their_options():
+    facts = [Fact(label, "mpirun --hostfile h") for label in ("reason", "launch")]
+    table = build_fact_table(facts)
+    texts = [str(text) for text in table.columns[1].cells]
+    assert texts == ["mpirun the hostfile h", "mpirun --hostfile h"]
 
 
 def test_details_of_a_broken_case_are_named_by_key():

@@ -20,6 +20,7 @@ from spbench.record.metric_names import describe_separation, format_figure_name,
 from spbench.record.number_formatting import NOISY, format_number, format_status, format_value
 from spbench.report.model import CasePart
 from spbench.suites.expand import format_label
+from spbench.tui.advice import name_keys
 from spbench.tui.cells import format_value_cell, make_status_span
 from spbench.tui.dialogs import Modal
 from spbench_core.number_text import format_quantity
@@ -57,7 +58,7 @@ class CaseScreen(Modal[None]):
                 Content.assemble(make_status_span(case.status, case.status_text), description)
             )
             if case.reason:
-                yield Static(case.reason, classes="reason", markup=False)
+                yield Static(name_keys(case.reason), classes="reason", markup=False)
             for straggler in case.stragglers:
                 yield Static(straggler.sentence, classes="remark", markup=False)
             if case.noisy:

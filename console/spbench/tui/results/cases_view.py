@@ -99,7 +99,7 @@ class RecordedCaseRows:
                 "muted" if case.disturbed or (case.efficiency() or 0.0) > MAX_EFFICIENCY else "",
             ),
             _make_checks_cell(case),
-            TableCell(case.reason or "", "muted"),
+            TableCell(name_keys(case.reason or ""), "muted"),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:

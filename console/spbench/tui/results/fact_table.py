@@ -12,6 +12,10 @@ from spbench.record.runs.history import RunSummary
 from spbench.report.previous_times import explain_other_conditions, list_earlier_runs
 from spbench.report.run_details import Fact
 from spbench.report.times import format_day_and_time
+from spbench.tui.advice import name_keys
+
+_COMMAND_FACTS = ("command", "launch")
+"""Labels of the facts that are commands, which keep their options."""
 
 
 def build_fact_table(facts: Iterable[Fact]) -> Table:
@@ -20,7 +24,8 @@ def build_fact_table(facts: Iterable[Fact]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
     for fact in facts:
-        table.add_row(Text(fact.label), Text(replace_line_controls(fact.text)))
+        text = fact.text if fact.label in _COMMAND_FACTS else name_keys(fact.text)
+        table.add_row(Text(fact.label), Text(replace_line_controls(text)))
     return table
 
 
