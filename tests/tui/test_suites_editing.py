@@ -204,6 +204,22 @@ async def test_undo_keeps_the_selected_case(suite):
         assert pane.case.id == "first"
 
 
+async def test_keys_of_a_case_act_on_the_selected_one_after_undo(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        pane = app.screen.query_one(CasesPane)
+        await pilot.press("end", "f8")
+        await answer(pilot, "y")
+        await wait_for_cases(pilot, 1)
+        await pilot.press("ctrl+z")
+        await wait_for_cases(pilot, 3)
+        assert pane.case.id == "first"
+        assert get_editor(app).cursor_line == SECOND_CASE_LINE  # the comment above it
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "Delete first?" in read_screen(app))
+
+
 async def test_redo_to_the_saved_text_removes_the_mark_of_changes(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:

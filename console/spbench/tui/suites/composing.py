@@ -40,18 +40,19 @@ class CaseComposer:
     Args:
         pane: The pane with the text.
         show_error: Shows an error message.
-        selected_line: Returns the line of the case selected in the table; None if there is none.
+        find_selected_line: Returns the line of the selected case in a text; None if the table has
+            the cases of another text, or none.
     """
 
     def __init__(
         self,
         pane: TextPane,
         show_error: Callable[[str], None],
-        selected_line: Callable[[], int | None],
+        find_selected_line: Callable[[str], int | None],
     ) -> None:
         self._pane = pane
         self._show_error = show_error
-        self._selected_line = selected_line
+        self._find_selected_line = find_selected_line
 
     async def compose(self) -> None:
         """Ask for a benchmark, show its form, and insert the case below the cursor's."""
@@ -161,7 +162,10 @@ class CaseComposer:
             editor.replace_text(edited.text, edited.line, f"case {name} deleted")
 
     def _find_entry(self) -> int:
-        """Return the index of the entry at the cursor, or else of the selected case.
+        """Return the index of the entry at the cursor, or of the selected case.
+
+        The cursor of the text counts if the text has the focus, or if no case is selected: an
+        undone change leaves it at another case than the selected one.
 
         Raises:
             UsageError: There is no case, or the text is invalid YAML.
@@ -169,10 +173,12 @@ class CaseComposer:
         editor = self._pane.editor
         if not Outline(editor.text).items:  # raises UsageError for invalid YAML
             raise UsageError("the suite has no cases yet: F4 adds one")
-        index = find_entry(editor.text, editor.cursor_line)
-        selected_line = self._selected_line()
-        if index is None and selected_line is not None:
-            index = find_entry(editor.text, selected_line)
+        selected_line = self._find_selected_line(editor.text)
+        lines = [line for line in (selected_line, editor.cursor_line) if line is not None]
+        if self._pane.screen.focused is editor:
+            lines.reverse()
+        entries = (find_entry(editor.text, line) for line in lines)
+        index = next((entry for entry in entries if entry is not None), None)
         if index is None:
             raise UsageError(
                 "no case is at the cursor: move it to a case, or select a case in the table"
