@@ -396,3 +396,16 @@ async def test_form_supports_an_added_benchmark(suite, monkeypatch):
         await pilot.press("ctrl+s")
         await wait_for_cases(pilot, 5)
         assert "kind[flavour=sour]" in list_case_ids(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])
+async def test_long_help_of_the_focused_field_is_shown_to_its_end(suite, size):
+    app = open_suite(suite)
+    async with app.run_test(size=size) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("f4")
+        await choose(pilot, "model.network")
+        form = await wait_for_form(pilot)
+        row = next(row for row in form.query(TextRow) if row.key == "schedule")
+        row.query_one("Input, TextArea").focus()
+        await wait_until(pilot, lambda: "Default if empty: 1f1b." in read_screen(app))

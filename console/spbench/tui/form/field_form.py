@@ -88,8 +88,8 @@ class FieldForm(Modal[Answer | None]):
     FieldForm.-narrow #outcome { height: auto; max-height: 40%; border-top: solid $foreground 30%; }
     FieldForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     FieldForm .heading.first { margin-top: 0; }
-    FieldForm #hint { height: 2; color: $text-muted; }
-    FieldForm.-narrow #hint { height: auto; max-height: 5; }
+    FieldForm #hint { height: auto; min-height: 2; max-height: 5; color: $text-muted; }
+    FieldForm.-narrow #hint { min-height: 0; }
     FieldForm.-narrow #preview { height: auto; max-height: 18vh; }
     FieldForm.-narrow #outcome.wrong #preview { max-height: 2; }
     FieldForm #message { height: auto; max-height: 6; text-style: bold; }
