@@ -205,6 +205,7 @@ async def test_deleting_a_run_asks_and_keeps_those_of_baselines(tmp_path, home):
         await open_dialog(pilot, "d", Confirm)
         assert len(list_summaries(home)) == 3
         await pilot.press("y")
+        await wait_until(pilot, lambda: has_notification(app, "deleted the run 20010102"))
         await wait_until(pilot, lambda: len(page._pane.shown) == 2)
         assert [run.id[:8] for run in list_summaries(home)] == ["20010101", "20010103"]
 
@@ -225,6 +226,7 @@ async def test_deleting_old_runs_asks(tmp_path, home):
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "Delete 2 runs" in read_screen(app)
         await pilot.press("y")
+        await wait_until(pilot, lambda: has_notification(app, "deleted 2 of 2 runs"))
         await wait_until(pilot, lambda: len(page._pane.shown) == 2)
         assert [run.id[:8] for run in list_summaries(home)] == ["20010103", "20010104"]
 

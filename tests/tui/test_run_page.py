@@ -2018,7 +2018,7 @@ async def test_passed_run_has_no_cases_to_rerun(open_run):
         await run.wait_for_texts("✓ passed")
         await run.press("F")
         await run.wait_until(
-            lambda: any("no case of this run" in note.message for note in run.app._notifications)
+            lambda: any("no case of made-up" in note.message for note in run.app._notifications)
         )
 
 

@@ -44,7 +44,7 @@ async def write_plan_suite(page: Page, details: PlanDetails, question: str = "")
     except SpbenchError as error:
         page.show_error(name_keys(str(error)))
         return None
-    page.app.notify(f"{path}: {ranks_text}", title="written", markup=False)
+    page.app.notify(ranks_text, title=f"{path} written", markup=False)
     return path
 
 
@@ -69,8 +69,8 @@ async def write_cluster_file(page: Page, details: PlanDetails | None) -> str | N
         page.show_error(name_keys(str(error)))
         return None
     name = _shorten(page, path)
-    message = f"edit {name} in your editor, then press enter here to plan with its values"
-    page.app.notify(message, title="written", timeout=10, markup=False)
+    message = "edit it in your editor, then press enter here to plan with its values"
+    page.app.notify(message, title=f"{name} written", timeout=10, markup=False)
     return name
 
 

@@ -66,7 +66,7 @@ class RunChanges:
         with self._page.show_errors("not deleted"):
             old_runs = await asyncio.to_thread(self._find_old_runs, count)
             if not old_runs:
-                self._page.app.notify("no run is older than those, or may go")
+                self._page.app.notify("nothing deleted: no run is older than those, or may go")
                 return
             bytes_ = sum(old.size_bytes for old in old_runs)
             runs = format_quantity(len(old_runs), "run")
@@ -82,7 +82,11 @@ class RunChanges:
         removed = 0
         for old in old_runs:
             removed += await asyncio.to_thread(remove_run, self._home, old.summary.folder)
-        self._page.app.notify(f"{removed} of {len(old_runs)}", title="deleted")
+        subject = f"the run {old_runs[0].summary.id}"
+        if len(old_runs) > 1:
+            subject = f"{removed} of {len(old_runs)} runs"
+        message = f"deleted {subject}" if removed else f"not deleted: {subject}"
+        self._page.app.notify(message, markup=False)
         self._on_change()
 
 

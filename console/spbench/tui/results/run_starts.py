@@ -99,7 +99,7 @@ class RunStarts:
         if run.status == RunStatus.RUNNING:
             self._warn(_STILL_RUNNING)
         elif run.status == RunStatus.PASSED:
-            self._page.app.notify("no case of this run has failed")
+            self._page.app.notify(f"no case of {run.id} has failed", markup=False)
         else:
             with self._page.show_errors(run.id):
                 recorded = await asyncio.to_thread(self._library.load, run.folder)
@@ -107,7 +107,7 @@ class RunStarts:
                 if any(status.is_worth_another_run for status in statuses.values()):
                     await self._page.rerun_failed_cases(run.folder, statuses)
                 else:
-                    self._page.app.notify("no case of this run has failed")
+                    self._page.app.notify(f"no case of {run.id} has failed", markup=False)
 
     def watch(self, selected: RunSummary | None, runs: Sequence[RunSummary]) -> None:
         """Watch the run under the cursor if it is running, or else the newest running run."""

@@ -43,7 +43,8 @@ class RunControl:
         if is_confirmed:
             try:
                 await asyncio.to_thread(background.cancel_run, folder)
-                self._page.app.notify("the ranks were asked to end", timeout=3)
+                message = f"the ranks were asked to end: {folder.id}"
+                self._page.app.notify(message, timeout=3, markup=False)
             except SpbenchError as error:
                 self._page.show_error(str(error), timeout=10)
 
@@ -82,7 +83,7 @@ class RunControl:
         elif feed.state.run is None or (feed.state.run.status is None and not feed.ended):
             self._page.notify("the run is still running; what failed can be run when it has ended")
         elif not any(case.status.is_worth_another_run for case in feed.state.cases.values()):
-            self._page.notify("no case of this run has failed")
+            self._page.notify(f"no case of {feed.folder.id} has failed", markup=False)
         else:
             statuses = {case.id: case.status for case in feed.state.cases.values()}
             self._page.start_action(self._page.rerun_failed_cases, feed.folder, statuses)
