@@ -582,7 +582,7 @@ def test_sparkline_is_as_wide_as_its_readings():
     for share in (0.0, 0.5, 1.0):
         load.cpu.add(share)
     (fact,) = list_load_facts(load)
-    assert len(fact.text) == len("123 100 %")
+    assert len(fact.text) == len("123 100 % now")
 
 
 async def test_charts_of_the_load_leave_lines_for_findings_and_details(folder, fake_survey):
