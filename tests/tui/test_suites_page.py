@@ -610,11 +610,14 @@ async def test_f5_in_the_files_runs_the_file_under_the_cursor(tmp_path, suite, m
         starts = []
         monkeypatch.setattr(app.context, "start_run", lambda args, *_, **__: starts.append(args))
         tree = app.screen.query_one(SuiteTree)
+        await pilot.press("space")
+        await wait_until(pilot, lambda: "f5 Run 1 case " in read_screen(app))
         await pilot.press("f2")
         await wait_until(pilot, lambda: tree.has_focus)
         await wait_until(pilot, lambda: other in tree._files)
         tree.move_cursor(tree._files[other])
         await wait_until(pilot, lambda: tree.selected_path == other)
+        await wait_until(pilot, lambda: "f5 Run  " in read_screen(app))
         await pilot.press("f5")
         await wait_until(pilot, lambda: starts)
         assert str(other) in starts[0]

@@ -219,8 +219,10 @@ class SuitesPage(Page):
 
     def find_key_title(self, action: str) -> str | None:
         """Return the title of the key that runs cases, with the number of marked ones."""
-        marked = len(self.cases_pane.cases.marked) if action == "run_all" else 0
-        return f"Run {format_quantity(marked, 'case')}" if marked else None
+        marked = self.cases_pane.cases.marked
+        if action != "run_all" or not marked or self._run_actions.must_open_file():
+            return None
+        return f"Run {format_quantity(len(marked), 'case')}"
 
     @staticmethod
     def has_use(action: str, context: ConsoleContext) -> bool:

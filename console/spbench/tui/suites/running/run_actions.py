@@ -45,12 +45,12 @@ class RunActions:
 
         If no suite is open, or if another one is selected in the focused files, open it first.
         """
-        if self._must_open_file() and not await self._open_selected_file():
+        if self.must_open_file() and not await self._open_selected_file():
             return
         if await self._prepare_run():
             await self._start(self._cases_pane.cases.marked)
 
-    def _must_open_file(self) -> bool:
+    def must_open_file(self) -> bool:
         """Return whether a file other than the open suite is to be run."""
         document = self._pane.document
         if document is None:
