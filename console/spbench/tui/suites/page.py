@@ -252,6 +252,8 @@ class SuitesPage(Page):
         """Describe the file under the cursor while no suite is open."""
         if self.text_pane.document is None:
             self.query_one(StartPane).show_file(event.node.data)
+        elif self.cases_pane.cases.marked:
+            self.refresh_bindings()  # F5 runs the selected file instead of the marked cases
 
     def on_text_pane_text_parsed(self, event: TextPane.TextParsed) -> None:
         """Show the cases of the text."""
