@@ -14,7 +14,7 @@ from spbench.tui.widgets import table_order
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.table_columns import MARGIN, Column, TableCell, lay_out
 from spbench.tui.widgets.table_lines import crop_line
-from spbench.tui.widgets.text import cell_width, fit, join_fitting
+from spbench.tui.widgets.text import cell_width, fit, join_fitting, wrap_at_separators
 from support.tui.app_driver import wait_until
 
 COLUMNS = (
@@ -534,8 +534,11 @@ def test_layout_leaves_out_only_dispensable_columns(shapes, width_limit, show_al
     assert layout.left_out == len(left_out)
     assert not (show_all and left_out)
     assert all(column.drop_priority for column in left_out)
-    assert not left_out or max(c.drop_priority for c in placed + left_out) == max(
-        c.drop_priority for c in left_out
+    assert all(  # a more dispensable column stays only where the one before it does not fit
+        kept.width < dropped.width
+        for dropped in left_out
+        for kept in placed
+        if kept.drop_priority > dropped.drop_priority
     )
     assert (
         layout.width <= width_limit
@@ -562,6 +565,19 @@ def test_joined_phrases_fit_with_the_first_at_the_start(parts, width):
     assert len(line) <= width
     phrases = [part for part in parts if part]
     assert not phrases or line.startswith(phrases[0][: width - 1])
+
+
+@given(st.text("ab /,é界", max_size=60), st.integers(8, 30), st.integers(8, 30))
+def test_text_wrapped_at_separators_is_complete_and_fits(text, first_width, other_width):
+    first, *others = wrap_at_separators(text, first_width, other_width)
+    assert "".join([first, *others]) == text
+    assert cell_width(first) <= first_width
+    assert all(cell_width(line) <= other_width for line in others)
+
+
+def test_paths_wrap_after_a_slash():
+    lines = wrap_at_separators('File "/opt/python/site-packages/spbench/session.py", line 5', 20, 40)
+    assert lines == ['File "/opt/python/', 'site-packages/spbench/session.py", line ', "5"]
 
 
 def test_spare_width_goes_to_gaps_but_not_after_marks():

@@ -60,12 +60,28 @@ def shorten_path(path: str, width: int) -> str:
     return _ELLIPSIS + name
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Return a text in lines of at most ``width`` cells, at least one line."""
+def wrap_at_separators(text: str, first_width: int, other_width: int) -> list[str]:
+    """Return a text in lines that end after a blank, slash or comma, unless that wastes a third.
+
+    Args:
+        text: The text, such as a line of a traceback with its path.
+        first_width: The cells of the first line.
+        other_width: The cells of the others.
+    """
     text = replace_controls(text)
-    if text.isascii():
-        return [text[start : start + width] for start in range(0, max(1, len(text)), width)]
-    return chop_cells(text, width)
+    if not text.isascii():
+        first, *others = chop_cells(text, first_width)
+        return [first, *(chop_cells("".join(others), other_width) if others else ())]
+    lines: list[str] = []
+    width = first_width
+    while len(text) > width:
+        end = max(text.rfind(separator, 0, width) for separator in " /,") + 1
+        if end <= width - width // 3:
+            end = width
+        lines.append(text[:end])
+        text = text[end:]
+        width = other_width
+    return [*lines, text]
 
 
 def wrap_words(text: str, width: int, max_lines: int) -> list[str]:

@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from spbench.tui.feed import Feed, LogLine
 from spbench.tui.widgets.keys import make_binding
-from spbench.tui.widgets.text import ComponentStyles, fit, wrap
+from spbench.tui.widgets.text import ComponentStyles, fit, wrap_at_separators
 from spbench_core.events.statuses import LogLevel
 
 _STYLE_BY_LEVEL: Mapping[str, str] = {
@@ -23,6 +23,10 @@ _STYLE_BY_LEVEL: Mapping[str, str] = {
     LogLevel.WHERE: "muted",
     LogLevel.LOADING: "muted",
 }
+
+_INDENT = "  "
+"""Indentation of the further lines of a message, so small that a traceback has space."""
+_MIN_TEXT_WIDTH = 8
 
 
 class LogView(Widget, can_focus=True):
@@ -125,25 +129,19 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
                 yield number, line
 
     def _render_log_line(self, line: LogLine, width: int) -> list[Strip]:
-        """Return a log line, wrapped into several lines if needed."""
+        """Return a log line; further lines of its message are below it with a small indent."""
         clock = datetime.fromtimestamp(line.time, UTC).strftime("%H:%M:%S")
         prefix = f"{clock} rank {line.rank:<4} "
-        text_width = max(8, width - len(prefix))
-        texts = line.message.splitlines() or [""]
-        pieces = [piece for text in texts for piece in wrap(text, text_width)]
+        first_width = max(_MIN_TEXT_WIDTH, width - len(prefix))
+        other_width = max(_MIN_TEXT_WIDTH, width - len(_INDENT))
+        first_text, *texts = line.message.splitlines() or [""]
+        first, *others = wrap_at_separators(first_text, first_width, other_width)
+        for text in texts:
+            others += wrap_at_separators(text, other_width, other_width)
         style = self._style(_STYLE_BY_LEVEL.get(line.level, ""))
-        first_line = [
-            Segment(prefix, self._style("rank")),
-            Segment(fit(pieces[0], text_width), style),
-        ]
-        continuation_lines = [
-            [Segment(" " * len(prefix), style), Segment(fit(piece, text_width), style)]
-            for piece in pieces[1:]
-        ]
-        return [
-            Strip(segments).adjust_cell_length(width)
-            for segments in (first_line, *continuation_lines)
-        ]
+        lines = [[Segment(prefix, self._style("rank")), Segment(first, style)]]
+        lines += [[Segment(_INDENT, style), Segment(other, style)] for other in others]
+        return [Strip(segments).adjust_cell_length(width) for segments in lines]
 
     def action_scroll_lines(self, up: int) -> None:
         """Show older lines, or newer ones if ``up`` is negative."""
