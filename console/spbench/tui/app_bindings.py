@@ -24,7 +24,7 @@ APP_BINDINGS = (
         "Choose the launcher of runs, or show launch lines",
     ),
     make_binding(
-        "launch.hosts", "H", "choose('hosts')", "Run on", "Choose the hosts of runs from here"
+        "launch.hosts", "H", "choose('hosts')", "Choose hosts", "Choose the hosts of runs from here"
     ),
     make_binding(
         "launch.environment",

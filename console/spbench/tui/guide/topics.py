@@ -56,7 +56,7 @@ The Suites page shows the exact launch line of the selected case, and y copies i
 
  L chooses the launcher. If it is not installed here, its lines are shown for an MPI library of your
 choice, for use on another machine.
- H (Run on) chooses the hosts: a hostfile, or a list such as node[01-04]:2.
+ H (Choose hosts) chooses the hosts: a hostfile, or a list such as node[01-04]:2.
  E adds variables to the environment of the ranks.
 
 launch in a suite has further settings, such as args with options of the launcher. In a shell,
