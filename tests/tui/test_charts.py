@@ -169,7 +169,7 @@ async def test_caption_names_failed_and_slow_ranks():
         assert read_caption(strip) == "3 ranks, no rank is slow"
         strip.update([1.0, 1.2, None], set(), 1, "no rank is slow")
         await pilot.pause()
-        assert read_caption(strip) == "rank 1, not slow (1.20x)"
+        assert read_caption(strip) == "rank 1, 1.20x the time of the median rank"
         strip.update([1.0, 1.2, None], set(), 2)
         await pilot.pause()
         assert read_caption(strip) == "rank 2, not compared"

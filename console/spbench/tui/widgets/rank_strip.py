@@ -13,7 +13,6 @@ from textual.message import Message
 
 from spbench.record.comparison import NOTABLE_RANK, name_typical_rank
 from spbench.record.messages.slowness import describe_brief_ratio, describe_ratio
-from spbench.record.number_formatting import format_factor
 from spbench.report.scale import drop_infinite
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
@@ -297,6 +296,5 @@ def _measure_pieces(pieces: Sequence[Piece]) -> int:
 def _describe_slowness(ratio: float | None, typical: str, *, is_brief: bool) -> str:
     if ratio is None:
         return "not compared"
-    if ratio < NOTABLE_RANK:
-        return f"not slow ({format_factor(ratio)})"
+    is_brief = is_brief and ratio >= NOTABLE_RANK
     return (describe_brief_ratio if is_brief else describe_ratio)(ratio, typical)

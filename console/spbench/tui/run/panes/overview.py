@@ -166,11 +166,9 @@ class HostMap(HeatMap):
         position = f"{self._hosts[index]} in {case}"
         if ratio is None:
             return [f"{position}: not compared"]
-        if ratio >= self.NOTABLE:
-            is_brief = self._is_brief(case, self._hosts[index])
-            describe = describe_brief_ratio if is_brief else describe_ratio
-            return [f"{position}: {describe(ratio, 'the median rank')}"]
-        return [f"{position}: not slow ({format_factor(ratio)})"]
+        is_brief = ratio >= self.NOTABLE and self._is_brief(case, self._hosts[index])
+        describe = describe_brief_ratio if is_brief else describe_ratio
+        return [f"{position}: {describe(ratio, 'the median rank')}"]
 
 
 class HostMapPane(Pane):
