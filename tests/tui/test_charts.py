@@ -364,6 +364,15 @@ async def test_timeline_shows_last_worst_and_limit():
         assert styles[-1].bold
 
 
+@pytest.mark.parametrize("better", ["lower", "none"])
+async def test_caption_of_equal_values_names_one(better):
+    chart = TimelineChart()
+    chart.update([80.0] * 30, "%", better, "load")
+    async with ChartApp(chart).run_test(size=(80, 10)) as pilot:
+        await pilot.pause()
+        assert read_caption(chart) == "always 80.0 %"
+
+
 async def test_spike_among_thousands_is_visible():
     chart = TimelineChart(ascii=True)
     chart.update([1.0] * 3000 + [9.0] + [1.0] * 3000, "ms", "lower", "time_ms")

@@ -535,10 +535,10 @@ def test_layout_leaves_out_only_dispensable_columns(shapes, width_limit, show_al
     assert not (show_all and left_out)
     assert all(column.drop_priority for column in left_out)
     assert all(  # a more dispensable column stays only where the one before it does not fit
-        kept.width < dropped.width
-        for dropped in left_out
-        for kept in placed
-        if kept.drop_priority > dropped.drop_priority
+        column.width < before.width
+        for before in left_out
+        for column in placed
+        if column.drop_priority > before.drop_priority
     )
     assert (
         layout.width <= width_limit
@@ -576,8 +576,8 @@ def test_text_wrapped_at_separators_is_complete_and_fits(text, first_width, othe
 
 
 def test_paths_wrap_after_a_slash():
-    lines = wrap_at_separators('File "/opt/python/site-packages/spbench/session.py", line 5', 20, 40)
-    assert lines == ['File "/opt/python/', 'site-packages/spbench/session.py", line ', "5"]
+    lines = wrap_at_separators('File "/opt/python/site-packages/spbench/run.py", line 5', 20, 36)
+    assert lines == ['File "/opt/python/', 'site-packages/spbench/run.py", line ', "5"]
 
 
 def test_spare_width_goes_to_gaps_but_not_after_marks():

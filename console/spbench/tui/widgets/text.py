@@ -61,7 +61,9 @@ def shorten_path(path: str, width: int) -> str:
 
 
 def wrap_at_separators(text: str, first_width: int, other_width: int) -> list[str]:
-    """Return a text in lines that end after a blank, slash or comma, unless that wastes a third.
+    """Return a text in lines that end after a blank, slash or comma.
+
+    A line ends elsewhere if more than a third of it would be blank.
 
     Args:
         text: The text, such as a line of a traceback with its path.

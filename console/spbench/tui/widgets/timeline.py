@@ -268,12 +268,16 @@ class TimelineChart(Chart):
         return f"worst of {first + 1} to {last} of {count}"
 
     def _summarize_range(self, present: list[float]) -> Iterator[str]:
-        yield f"last {self._format(present[-1])}"
-        if self._better == "none":
-            yield f"{self._format(min(present))} to {self._format(max(present))}"
+        lowest = self._format(min(present))
+        highest = self._format(max(present))
+        if lowest == highest:
+            yield f"always {lowest}"
         else:
-            worst = max(present) if self._better == "lower" else min(present)
-            yield f"worst {self._format(worst)}"
+            yield f"last {self._format(present[-1])}"
+            if self._better == "none":
+                yield f"{lowest} to {highest}"
+            else:
+                yield f"worst {highest if self._better == 'lower' else lowest}"
         if self._above_range:
             above = format_quantity(self._above_range, self._x_name or "value")
             yield f"{above} beyond the axis (▲)"

@@ -129,7 +129,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
                 yield number, line
 
     def _render_log_line(self, line: LogLine, width: int) -> list[Strip]:
-        """Return a log line; further lines of its message are below it with a small indent."""
+        """Return a log line; the rest of its message is below it, indented a little."""
         clock = datetime.fromtimestamp(line.time, UTC).strftime("%H:%M:%S")
         prefix = f"{clock} rank {line.rank:<4} "
         first_width = max(_MIN_TEXT_WIDTH, width - len(prefix))
