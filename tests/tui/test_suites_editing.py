@@ -202,9 +202,11 @@ async def test_undo_keeps_the_selected_case(suite):
         await wait_until(pilot, lambda: pane.cases.rows.cases[-1].np != 3)
         assert get_editor(app).cursor_line > SECOND_CASE_LINE
         assert pane.case.id == "first"
+        await pilot.press("f8")
+        await wait_until(pilot, lambda: "Delete first?" in read_screen(app))
 
 
-async def test_keys_of_a_case_act_on_the_selected_one_after_undo(suite):
+async def test_undone_deletion_selects_the_case_that_is_back(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
@@ -214,10 +216,9 @@ async def test_keys_of_a_case_act_on_the_selected_one_after_undo(suite):
         await wait_for_cases(pilot, 1)
         await pilot.press("ctrl+z")
         await wait_for_cases(pilot, 3)
-        assert pane.case.id == "first"
-        assert get_editor(app).cursor_line == SECOND_CASE_LINE  # the comment above it
+        assert pane.case.id == "second[iterations=5]"
         await pilot.press("f8")
-        await wait_until(pilot, lambda: "Delete first?" in read_screen(app))
+        await wait_until(pilot, lambda: "Delete second" in read_screen(app))
 
 
 async def test_redo_to_the_saved_text_removes_the_mark_of_changes(suite):

@@ -245,9 +245,11 @@ class CasesPane(Vertical):
         Args:
             parsed: The text.
             line: The line of the case to select.
-            keep_case: Whether the selected case stays selected unless the text no longer has it.
+            keep_case: Whether the selected case stays selected, unless other cases have come back
+                or the text no longer has it.
         """
         key = self.cases.table.cursor_key
+        previous_ids = {case.id for case in self._rows.cases}
         if parsed.problems:
             rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
         else:
@@ -255,7 +257,10 @@ class CasesPane(Vertical):
             self._parsed = parsed
             self._show_estimate(parsed)
         self.cases.show(rows)
-        if not keep_case or rows.case(key) is None:
+        restored = [id for id in self.cases.table.matching_keys if id not in previous_ids]
+        if keep_case and restored:
+            self.cases.table.move_to(restored[0])
+        elif not keep_case or rows.case(key) is None:
             self.select_line(line)
         elif key is not None:
             self.cases.table.move_to(key)  # scrolls to it, as rows above it may be new
