@@ -202,6 +202,7 @@ async def test_undo_keeps_the_selected_case(suite):
         await wait_until(pilot, lambda: pane.cases.rows.cases[-1].np != 3)
         assert get_editor(app).cursor_line > SECOND_CASE_LINE
         assert pane.case.id == "first"
+        app.screen.set_focus(pane.cases.table)
         await pilot.press("f8")
         await wait_until(pilot, lambda: "Delete first?" in read_screen(app))
 

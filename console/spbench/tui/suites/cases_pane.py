@@ -234,10 +234,9 @@ class CasesPane(Vertical):
         case = self.case
         return self._rows.line(case) if case is not None and self._rows.current else None
 
-    def find_selected_line(self, text: str) -> int | None:
-        """Return the line of the selected case; None if the cases are of another text."""
-        is_shown = self._parsed is not None and self._parsed.text == text
-        return self.selected_line if is_shown else None
+    def find_selected_name(self) -> str | None:
+        """Return the name of the entry of the selected case; None without one."""
+        return None if self.case is None else self.case.name
 
     def show(self, parsed: ParsedSuite, line: int, keep_case: bool = False) -> None:
         """Show the cases of a text; if it has errors, keep the previous ones, greyed out.

@@ -40,19 +40,18 @@ class CaseComposer:
     Args:
         pane: The pane with the text.
         show_error: Shows an error message.
-        find_selected_line: Returns the line of the selected case in a text; None if the table has
-            the cases of another text, or none.
+        find_selected_name: Returns the name of the entry of the selected case, or None.
     """
 
     def __init__(
         self,
         pane: TextPane,
         show_error: Callable[[str], None],
-        find_selected_line: Callable[[str], int | None],
+        find_selected_name: Callable[[], str | None],
     ) -> None:
         self._pane = pane
         self._show_error = show_error
-        self._find_selected_line = find_selected_line
+        self._find_selected_name = find_selected_name
 
     async def compose(self) -> None:
         """Ask for a benchmark, show its form, and insert the case below the cursor's."""
@@ -171,19 +170,24 @@ class CaseComposer:
             UsageError: There is no case, or the text is invalid YAML.
         """
         editor = self._pane.editor
-        if not Outline(editor.text).items:  # raises UsageError for invalid YAML
+        outline = Outline(editor.text)  # raises UsageError for invalid YAML
+        if not outline.items:
             raise UsageError("the suite has no cases yet: F4 adds one")
-        selected_line = self._find_selected_line(editor.text)
-        lines = [line for line in (selected_line, editor.cursor_line) if line is not None]
+        entries = [self._find_selected_entry(outline), outline.find_entry(editor.cursor_line)]
         if self._pane.screen.focused is editor:
-            lines.reverse()
-        entries = (find_entry(editor.text, line) for line in lines)
+            entries.reverse()
         index = next((entry for entry in entries if entry is not None), None)
         if index is None:
             raise UsageError(
                 "no case is at the cursor: move it to a case, or select a case in the table"
             )
         return index
+
+    def _find_selected_entry(self, outline: Outline) -> int | None:
+        """Find the entry of the selected case in the text, which may have changed."""
+        name = self._find_selected_name()
+        indices = range(len(outline.items))
+        return next((index for index in indices if _find_name(outline, index) == name), None)
 
 
 def _find_name(outline: Outline, index: int) -> str:

@@ -297,7 +297,7 @@ class SuitesPage(Page):
     def _composer(self) -> CaseComposer:
         from spbench.tui.suites.composing import CaseComposer
 
-        return CaseComposer(self.text_pane, self.show_error, self.cases_pane.find_selected_line)
+        return CaseComposer(self.text_pane, self.show_error, self.cases_pane.find_selected_name)
 
     def _change_suite(self, change: Change, next_step: str) -> None:
         self.start_action(self._file_actions.change_open, change, next_step)
