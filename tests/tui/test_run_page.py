@@ -430,6 +430,21 @@ async def test_findings_stay_in_view_through_resizes_and_next_to_logs(open_run):
         await run.wait_until(lambda: body.panel is Panel.FINDINGS_AND_TIMELINE)
 
 
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_problem_of_a_later_run_replaces_the_chosen_panel(open_run, tmp_path, size):
+    async with open_run(size, make_running_events()) as run:
+        body = run.page.query_one(RunBody)
+        await run.press("l")
+        await run.wait_until(lambda: body.panel is Panel.LOGS)
+        folder = RunFolder(tmp_path / "home" / "runs" / "later")
+        source = ScriptedSource(folder, make_running_events())
+        run.app.context.watch_run(folder, source)
+        await run.wait_until(lambda: run.page.shown_feed is run.app.context.feed)
+        assert body.panel is Panel.LOGS
+        source.send(*make_ended_run()[len(make_running_events()) :])
+        await run.wait_until(lambda: body.shows_findings)
+
+
 async def test_end_of_a_passed_run_shows_the_case_with_most_samples(open_run):
     events = make_ended_run()[: len(make_running_events())]
     events += [*make_checks(failed=()), *make_case_end(status="passed", reason=None)]
