@@ -81,8 +81,9 @@ class BaselineDialogs:
                 f"to make a baseline of {run.id} anyway"
             )
             return
-        remark = "" if chosen is run else f", the newest run of {run.suite} that passed"
-        await self._make(chosen, f"There is no baseline yet. Make one of {chosen.id}{remark}")
+        remark = "" if chosen is run else f", the newest run of {run.suite} that passed,"
+        naming = f"Name of the baseline that {chosen.id}{remark} becomes:"
+        await self._make(chosen, f"There is no baseline yet. {naming}")
 
     async def make(self, run: RunSummary) -> None:
         """Make a baseline of a run under a name that the user enters."""
