@@ -198,6 +198,9 @@ async def test_question_follows_the_run_to_its_end(tmp_path, running):
         await wait_until(
             pilot, lambda: read_question(app) == "made-up has ended. Start made-up.yaml?"
         )
+        await wait_until(pilot, lambda: "Start (y)" in read_screen(app))
+        assert "After it" not in read_screen(app)
+        await wait_until(pilot, lambda: app.focused is not None and app.focused.id == "yes")
         running.is_running = False
         await pilot.press("enter")
         await wait_until(pilot, lambda: app.started)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.binding import Binding, BindingType
-from textual.widgets import Static
+from textual.widgets import Button, Static
 
 from spbench.tui.dialogs import ThirdAnswerDialog
 
@@ -62,6 +62,7 @@ class RunIsOnDialog(ThirdAnswerDialog):
 
     Args:
         format_question: Returns the question, which changes with the progress of the run.
+        has_ended: Returns whether the run has ended, so that the start need not wait.
     """
 
     HELP = """\
@@ -72,13 +73,24 @@ page removes it."""
         Binding("a", "third", "After it", id="dialog.after"),
     ]
 
-    def __init__(self, format_question: Callable[[], str]) -> None:
+    def __init__(self, format_question: Callable[[], str], has_ended: Callable[[], bool]) -> None:
         super().__init__(format_question(), "Now", "Cancel", "After it (a)", enter_is_third=True)
         self._format_question = format_question
+        self._has_ended = has_ended
 
     def on_mount(self) -> None:
         """Keep the progress of the run up to date."""
-        self.set_interval(POLL_INTERVAL, lambda: self.show_question(self._format_question()))
+        self.set_interval(POLL_INTERVAL, self._follow_run)
+
+    def _follow_run(self) -> None:
+        self.show_question(self._format_question())
+        after = self.query_one("#third", Button)
+        if after.display and self._has_ended():
+            start = self.query_one("#yes", Button)
+            start.label = "Start (y)"
+            if after.has_focus:
+                start.focus()
+            after.display = False
 
 
 class CancelBothDialog(ThirdAnswerDialog):
@@ -127,7 +139,10 @@ class StartQueue:
             running = [folder for folder in running if folder.path != feed.folder.path]
         if not running:
             return StartDecision.AT_ONCE
-        dialog = RunIsOnDialog(partial(self._format_question, running[-1], request))
+        dialog = RunIsOnDialog(
+            partial(self._format_question, running[-1], request),
+            partial(self._has_ended, running[-1]),
+        )
         if await self._app.push_screen_wait(dialog):
             return StartDecision.AT_ONCE
         if not dialog.chose_third:
@@ -185,6 +200,11 @@ class StartQueue:
 
         return [folder for folder in previous if folder.is_alive()] or find_running(self._home)
 
+    def _has_ended(self, folder: RunFolder) -> bool:
+        """Return whether a run is the watched one and has ended."""
+        feed = self._context.feed
+        return feed is not None and feed.folder.path == folder.path and feed.status.is_final
+
     def _format_question(self, folder: RunFolder, request: str) -> str:
         """Ask whether to start a run after one that was running."""
         from spbench.engine.remaining_time import format_remaining
@@ -197,7 +217,7 @@ class StartQueue:
             return (
                 f"The run {folder.id} of this home is running. {reason} Start {request} after it?"
             )
-        if feed.status.is_final:
+        if self._has_ended(folder):
             return f"{run.suite} has ended. Start {request}?"
         progress = (
             count_cases(feed.state.cases.values()).describe(ended=False),
