@@ -287,7 +287,7 @@ class FieldForm(Modal[Answer | None]):
 
     def _return_to_last_field(self) -> None:
         row = self._last_row if self._last_row is not None else next(iter(self.row_list.rows))
-        row.query("Input, TextArea").first().focus()
+        self.set_focus(row.query("Input, TextArea").first())
 
     @work(exclusive=True, group="choose")
     async def action_choose(self) -> None:

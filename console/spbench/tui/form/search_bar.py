@@ -54,7 +54,8 @@ class SearchBar(Horizontal):
     def open(self) -> None:
         """Show the line, and ask for words."""
         self.add_class("open")
-        self._input.focus()
+        # Unlike `focus`, this takes effect at once, so that keys typed ahead go to the input.
+        self.screen.set_focus(self._input)
         self._post_filter()
 
     def toggle_set_only(self) -> None:
