@@ -15,7 +15,7 @@ from spbench.suites.case import Suite
 from spbench.suites.loader import check_text
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine
-from spbench.tui.suites.cases_pane import CasesPane, CommandPane
+from spbench.tui.suites.cases_pane import EMPTY_SUITE, CasesPane, CommandPane
 from spbench.tui.suites.document import open_document
 from spbench.tui.suites.page import SuitesPage
 from spbench.tui.suites.parsed_suite import parse_text
@@ -559,6 +559,18 @@ async def test_opening_a_suite_with_errors_goes_to_the_first(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_until(pilot, lambda: "1 error" in read_screen(app))
         await wait_until(pilot, lambda: get_editor(app).cursor_line == 15)
+        await wait_until(pilot, lambda: "cases appear once the errors" in read_screen(app))
+        await wait_until(pilot, lambda: "The command of a case appears once" in read_screen(app))
+
+
+async def test_errors_in_a_new_suite_hide_the_hint_on_its_first_case(suite):
+    suite.write_text("schema: spbench.suite/1\nname: new\ncases: []\n")
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_until(pilot, lambda: EMPTY_SUITE[:40] in read_screen(app))
+        get_editor(app).load_text(SUITE.replace("iterations: [5, 10]", "iterations: [5, ten]"))
+        await wait_until(pilot, lambda: "The command of a case appears once" in read_screen(app))
+        assert "no cases yet: F4" not in read_screen(app)
 
 
 async def test_new_folder_of_a_suite_is_confirmed(suite):

@@ -44,6 +44,7 @@ _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
 EMPTY_SUITE = "The suite has no cases yet: F4 adds one and shows its command here."
+_WITH_ERRORS = "The command of a case appears once the errors are fixed."
 
 
 class CommandPane(VerticalScroll):
@@ -313,9 +314,14 @@ class CasesPane(Vertical):
         parsed = self._parsed
         if case is not None and parsed is not None:
             self._compute_command(parsed, case, self.cases.estimate)
-        elif parsed is not None and self.is_empty:
+        elif self.is_empty:
             self.workers.cancel_group(self, "command")
-            self.query_one(CommandPane).show(EMPTY_SUITE)
+            self.query_one(CommandPane).show(self._explain_emptiness())
+
+    def _explain_emptiness(self) -> str:
+        if not self._rows.current:
+            return _WITH_ERRORS
+        return NO_CASE if self._parsed is None else EMPTY_SUITE
 
     @work(exclusive=True, group="estimate", description="the duration of the suite")
     async def _show_estimate(self, parsed: ParsedSuite) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS_AROUND_CASES = 3
 """The heading of the table and the border around it."""
+_WITH_ERRORS = "cases appear once the errors are fixed"
 
 
 class CasesTable(FilterPane):
@@ -169,5 +170,5 @@ Unknown: the work depends on your code or on a GPU."""
         if duration := self._format_duration():
             title += f", {duration}"
         if not self.rows.current:
-            title += ", as they were before the errors" if cases else ", once the errors are fixed"
+            title = f"{title}, as they were before the errors" if cases else _WITH_ERRORS
         self.border_subtitle = Content(title)
