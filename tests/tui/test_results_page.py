@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import socket
 import threading
 from dataclasses import replace
@@ -248,7 +249,7 @@ async def test_b_that_is_run_again_keeps_its_a(tmp_path, home, monkeypatch):
         await wait_until(pilot, lambda: "6 of 6 cases judged" in read_widget(app, "#remarks"))
 
 
-async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypatch):
+async def test_r_runs_a_again_and_the_newer_run_is_b(tmp_path, home, monkeypatch):
     record_synthetic_run(home, 4, 2.0, launches=5)
     app = open_results(tmp_path)
     starts = []
@@ -257,18 +258,40 @@ async def test_r_runs_a_again_and_the_new_run_becomes_a(tmp_path, home, monkeypa
         page = await wait_for_run(pilot)
         await pilot.press("c")
         await wait_for_comparison(pilot, "20010103", "20010104")
+        await wait_until(pilot, lambda: list_sides(app) == ["b 2001-01-04", "a 2001-01-03"])
         await run_again(pilot, starts, "20010103")
         record_synthetic_run(home, 5, 1.0, launches=5)
         page._poll_now()
-        await wait_for_comparison(pilot, "20010105", "20010104")
+        await wait_for_comparison(pilot, "20010104", "20010105")
         await wait_until(pilot, lambda: "6 of 6 cases judged" in read_widget(app, "#remarks"))
-        order = "a: 2001-01-03 measured again with 5 launches (2001-01-05); a is newer than b"
-        assert read_widget(app, "#compared-runs").splitlines()[-1] == order
+        origin = "b: 2001-01-03 measured again with 5 launches (2001-01-05)"
+        assert read_widget(app, "#compared-runs").splitlines()[-1] == origin
         assert "short" not in read_widget(app, "#remarks")
-        record_synthetic_run(home, 6, 1.0, launches=5)
-        page._poll_now()
-        await wait_until(pilot, lambda: len(page._pane.shown) == 6)
-        assert page._pane.marked[0].startswith("20010105")
+        assert list_sides(app) == ["b 2001-01-05", "a 2001-01-04"]
+
+
+async def test_older_of_two_runs_is_a_wherever_mark_and_cursor_are(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("space", "end")
+        await wait_until(pilot, lambda: list_sides(app) == ["b 2001-01-03", "a 2001-01-01"])
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010101", "20010103")
+        await pilot.press("up")
+        await wait_for_comparison(pilot, "20010102", "20010103")
+        await wait_until(pilot, lambda: list_sides(app) == ["b 2001-01-03", "a 2001-01-02"])
+        app.context.run_to_compare = page._pane.shown[1].id  # like c on the Run page
+        page.refresh_page()
+        await wait_for_comparison(pilot, "20010101", "20010102")
+        await wait_until(pilot, lambda: list_sides(app) == ["b 2001-01-02", "a 2001-01-01"])
+        await pilot.press("v", "v", "v", "v")
+        await wait_until(pilot, lambda: list_sides(app) == [])
+
+
+def list_sides(app):
+    """Return the marks a and b with the start of their runs, from top to bottom."""
+    return re.findall(r"\b[ab] 2001-01-\d\d", read_screen(app))
 
 
 async def run_again(pilot, starts, day):

@@ -167,10 +167,9 @@ class CompareView(Vertical):
     """The ratio of the times of each case, and which run is better."""
 
     HELP: ClassVar[str] = """\
-Two runs side by side. If two runs are marked (space), a is the older one and b the newer one. Else
-b is the run under the cursor, and a is the marked run, or without a mark the earlier run of the
-same suite that shares the most cases, without planted faults if possible. If R measures a again,
-the new run is a.
+Two runs side by side: a is the older one, b the newer one. They are the two marked runs (space), or
+the marked run and the one under the cursor. Without a mark, a is the earlier run of the same suite
+that shares the most cases, without planted faults if possible. A run that R starts is b.
 There is one row for each case: its time (slowest rank, median over iterations), the ratio b/a, and
 the 95 % interval of the ratio. A shows all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged

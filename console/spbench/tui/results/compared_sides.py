@@ -36,7 +36,7 @@ class SideA:
         run: The run; None for a baseline.
         baseline: The name of the baseline; None for a run.
         remark: Why it is not the newest earlier run of the suite that ended without faults.
-        origin: The run that it repeats, as text; empty unless R started it.
+        origin: The run that run b repeats, as text; empty unless R started it.
     """
 
     run: RunSummary | None = None
@@ -72,12 +72,12 @@ def _describe_conditions(run: RunSummary) -> str:
 
 
 def build_heading(comparison: RunComparison, remark: str = "", origin: str = "") -> list[Content]:
-    """Return warnings on conditions, the lines of both runs, and their order.
+    """Return warnings on conditions, the lines of both runs, and the origin of b.
 
     Args:
         comparison: The comparison.
         remark: Why run a is compared, instead of the warning on its conditions.
-        origin: The run that run a repeats, as text; empty unless R started it.
+        origin: The run that run b repeats, as text; empty unless R started it.
     """
     warnings = comparison_warnings(comparison)
     if remark:
@@ -87,17 +87,7 @@ def build_heading(comparison: RunComparison, remark: str = "", origin: str = "")
         ]
     lines = [Content.styled(f"warning: {warning}", "$text-warning") for warning in warnings]
     lines += [_format_run("a", comparison.a), _format_run("b", comparison.b)]
-    order = _describe_order(comparison, origin)
-    return [*lines, Content(order)] if order else lines
-
-
-def _describe_order(comparison: RunComparison, origin: str) -> str:
-    """Return which run a repeats, and that it is newer; empty for the usual order."""
-    a = comparison.a
-    started_a = a.started or 0.0
-    is_newer = a.status != RunStatus.BASELINE and started_a > (comparison.b.started or started_a)
-    parts = [f"a: {origin}" if origin else "", "a is newer than b" if is_newer else ""]
-    return "; ".join(filter(None, parts))
+    return [*lines, Content(f"b: {origin}")] if origin else lines
 
 
 def _format_run(name: str, run: RunSummary) -> Content:
@@ -115,13 +105,11 @@ class Repetition:
 
     Attributes:
         launches: The launches of each case; None for as many as in the run.
-        becomes_a: Whether the new run is run a of the comparison, else it is run b.
         other: The id of the other side; None without a comparison.
     """
 
     folder: RunFolder
     launches: int | None
-    becomes_a: bool = False
     other: str | None = None
 
 
@@ -142,7 +130,7 @@ def plan_repetitions(
     b = comparison.b
     repetitions = []
     if lacking.in_a and a.status != RunStatus.BASELINE:
-        repetitions.append(Repetition(a.folder, lacking.needed, becomes_a=True, other=b.id))
+        repetitions.append(Repetition(a.folder, lacking.needed, other=b.id))
     if lacking.in_b:
         repetitions.append(Repetition(b.folder, lacking.needed, other=a.id))
     has_faults = bool(a.faults or b.faults)  # with a question about the faults of each run
@@ -165,4 +153,4 @@ def advise_repetition(comparison: RunComparison, lacking: LackingLaunches) -> st
         return f"Only b is short: R runs it again with {launches}."
     if is_baseline:
         return "Only the baseline is short: B makes one of b, which later runs compare with."
-    return f"Only a is short: R runs it again with {launches}; the new run becomes a."
+    return f"Only a is short: R runs it again with {launches}; the new run becomes b."

@@ -186,17 +186,18 @@ both, a metric over runs, a metric over a swept parameter."""
         if run is not None:
             self._pane.show_details(self._views.cases.run)
             self._pane.update_rows()
+        self._pane.show_sides(self._loader.sides)
 
     def _find_shown_run(self) -> RunSummary | None:
-        """Return the run of the view: the second marked one, or the one under the cursor."""
-        marked = self._pane.marked
-        if len(marked) > 1 and self._view in _COMPARING_VIEWS and self._baseline is None:
-            return next((run for run in self._runs if run.id == marked[1]), None)
+        """Return the run of the view: run b, or the one under the cursor."""
+        sides = self._pane.sides
+        if len(sides) > 1 and self._view in _COMPARING_VIEWS and self._baseline is None:
+            return next((run for run in self._runs if run.id == sides[1]), None)
         return self._pane.selected_run()
 
     def _build_request(self, run: RunSummary) -> ViewRequest:
         pane = self._pane
-        marked = next((other for other in self._runs if other.id in pane.marked[:1]), None)
+        marked = next((other for other in self._runs if other.id in pane.sides[:1]), None)
         history = select_history(pane.shown, run.suite)
         origin = pane.describe_origin()
         return ViewRequest(

@@ -44,7 +44,8 @@ class RunRows:
 
     Attributes:
         has_marks: Whether a run has a mark, so that there is a column for them.
-        compared: The ids of the runs chosen for a comparison: none, run a, or runs a and b.
+        marked: The ids of the runs marked for a comparison, at most two.
+        sides: The ids of runs a and b as they are shown.
         suite_width: The most cells of a suite, which is cut in the middle; None for all.
     """
 
@@ -62,7 +63,8 @@ class RunRows:
         self._baselines: Mapping[str, str] = {}
         self.has_marks = False
         self.marks_format = MarksFormat.FULL
-        self.compared: tuple[str, ...] = ()
+        self.marked: tuple[str, ...] = ()
+        self.sides: tuple[str, ...] = ()
         self.suite_width: int | None = None
 
     def show(
@@ -162,7 +164,7 @@ class RunRows:
 
     def _get_side(self, run: RunSummary) -> str:
         """Return ``a`` or ``b`` for a run chosen for a comparison, or nothing."""
-        return "ab"[self.compared.index(run.id)] if run.id in self.compared else ""
+        return "ab"[self.sides.index(run.id)] if run.id in self.sides else ""
 
     def _get_cases_sort_key(self, run: RunSummary) -> tuple[int, int] | None:
         """Return a key that sorts runs with the most failed cases first."""

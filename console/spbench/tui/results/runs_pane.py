@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -71,9 +71,9 @@ Times are in UTC; those of today have no date.
 A run is shown if its id, suite, status, host, marks or note have all words of the filter.
 suite:halo and host:node search only there. status:failed, tag:rack2, mark:fault, mark:machine,
 mark:versions and mark:batch select exactly these, and since:2026-11-01 runs from that day on. Space
-marks a run as a, to compare it with the one under the cursor. With a second mark, c compares the
-marked runs: a is the older one, b the newer one; if R measures a again, the new run is a. Below
-are facts on the run under the cursor."""
+marks a run, to compare it with the one under the cursor. With a second mark, c compares the marked
+runs. Of two compared runs, a is always the older one and b the newer one. Below are facts on the
+run under the cursor."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("results", "runs")]
     DEFAULT_CSS = """
     RunsPane { width: 38%; min-width: 50; height: 1fr; }
@@ -95,7 +95,9 @@ are facts on the run under the cursor."""
         self._loaded: RecordedRun | None = None
         self._width: int | None = None
         self._awaited: list[Repetition] = []
-        self._repeated: dict[str, Repetition] = {}  # by the runs that became a
+        self._replaced: dict[str, str] = {}  # new runs by the sides that they repeat
+        self._repeated: dict[str, Repetition] = {}  # by the runs that R started
+        self._chosen: tuple[str, ...] = ()
         self._versions: list[Hashable] = []
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
@@ -113,22 +115,51 @@ are facts on the run under the cursor."""
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """The ids of the marked runs: none, run a, or runs a and b."""
-        return self._rows.compared
+        """The ids of the marked runs, at most two, the older one first."""
+        return self._rows.marked
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The ids of runs a and b, which are marked or under the cursor.
+
+        The older run is a. If the cursor is on the only marked run, it is that run only. Without a
+        mark, there is none.
+        """
+        run = self.selected_run()
+        chosen = self.marked
+        if len(chosen) == 1 and run is not None and run.id not in chosen:
+            chosen = (*chosen, run.id)
+        return self._order_sides(chosen)
+
+    def _order_sides(self, chosen: Collection[str]) -> tuple[str, ...]:
+        return tuple(run.id for run in reversed(self._all) if run.id in chosen)
 
     def toggle_mark(self, run_id: str) -> None:
         """Mark a run, or remove its mark; a third mark replaces that of run a."""
         if run_id in self.marked:
-            self._rows.compared = tuple(other for other in self.marked if other != run_id)
+            self._rows.marked = tuple(other for other in self.marked if other != run_id)
         else:
-            chosen = {*self.marked[-1:], run_id}
-            newest_first = [run.id for run in self._all if run.id in chosen]
-            self._rows.compared = tuple(reversed(newest_first))
-        self.table.update_rows()
+            self._rows.marked = self._order_sides({*self.marked[-1:], run_id})
+        self._update_sides()
 
     def clear_marks(self) -> None:
         """Remove the marks of runs for a comparison."""
-        self._rows.compared = ()
+        self._rows.marked = ()
+        self._update_sides()
+
+    def show_sides(self, chosen: tuple[str, ...]) -> None:
+        """Show which runs are a and b.
+
+        Args:
+            chosen: The ids of runs a and b of the view if no other run is marked; an empty id for
+                a baseline.
+        """
+        self._chosen = chosen
+        self._update_sides()
+
+    def _update_sides(self) -> None:
+        sides = self.sides
+        self._rows.sides = sides if len(sides) > 1 else self._chosen or sides
         self.table.update_rows()
 
     def update_rows(self) -> None:
@@ -142,13 +173,12 @@ are facts on the run under the cursor."""
     def await_runs(self, repetitions: Sequence[Repetition]) -> None:
         """Let the next new runs be the sides of the comparison that are run again."""
         self._awaited = list(repetitions)
+        self._replaced = {}
 
     def compare_run(self, run_id: str, compared_side: str | None) -> None:
-        """Choose a run as b, unless it was started as a side of a comparison."""
-        if compared_side is None:
-            self._rows.compared = ()
-        if run_id not in self.marked:
-            self.table.move_to(run_id)
+        """Choose a run, and the other side of the comparison for which it was started."""
+        self._mark_other(compared_side)
+        self.table.move_to(run_id)
 
     def selected_run(self) -> RunSummary | None:
         """Return the run under the cursor; None if there is none."""
@@ -165,36 +195,32 @@ are facts on the run under the cursor."""
         ids = {run.id for run in self._all}
         new_runs = [run.id for run in runs if run.id not in ids]
         follows = self._is_on_newest() or (watched is not None and watched in new_runs[:1])
-        for run_id in reversed(new_runs):
-            if self._awaited:
-                follows = self._use_side(self._awaited.pop(0), run_id)
+        started = list(zip(reversed(new_runs), self._awaited, strict=False))
+        self._awaited = self._awaited[len(started) :]
+        self._repeated |= dict(started)
         self._all = runs
         self.baselines = baselines
-        existing = {run.id for run in runs} if self.marked else set()
-        self._rows.compared = tuple(id_ for id_ in self.marked if id_ in existing)
+        self._rows.marked = self._order_sides(self.marked)
+        for run_id, repetition in started:
+            self._mark_other(self._replaced.get(repetition.other or "", repetition.other))
+            self._replaced[repetition.folder.id] = run_id
         self._select(self.query_one(Input).value)
         newest = self.shown[0].id if self.shown else None
-        if newest is not None and follows:
+        if newest is not None and (follows or started):
             self.table.move_to(newest)
+        self._update_sides()
 
-    def _use_side(self, repetition: Repetition, run_id: str) -> bool:
-        """Make a new run a side of the comparison; return whether it is run b."""
-        if repetition.becomes_a:
-            self._repeated[run_id] = repetition
-            self._rows.compared = (run_id, *self.marked[1:])
-            return False
-        is_run = any(run.id == repetition.other for run in self._all)  # else it is a baseline
-        a = (*self.marked, repetition.other)[0] if is_run else None
-        if a is not None:
-            self._rows.compared = (a, run_id) if self.marked[1:] else (a,)
-        return True
+    def _mark_other(self, side: str | None) -> None:
+        """Mark only the other side of a comparison, unless it is a baseline."""
+        self._rows.marked = self._order_sides({side}) if side is not None else ()
 
     def describe_origin(self) -> str:
-        """Return the run that run a repeats as text; empty unless R started it."""
-        repetition = self._repeated.get(self.marked[0]) if self.marked else None
+        """Return the run that run b repeats as text; empty unless R started it."""
+        run_id = self.sides[-1] if len(self.sides) > 1 else ""
+        repetition = self._repeated.get(run_id)
         if repetition is None:
             return ""
-        ids = (repetition.folder.id, self.marked[0])
+        ids = (repetition.folder.id, run_id)
         starts = {run.id: run.started for run in self._all if run.id in ids}
         if len(starts) < len(ids):
             return ""  # one was deleted

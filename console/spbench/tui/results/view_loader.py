@@ -40,10 +40,10 @@ class ViewRequest:
         run: The run of the view, which is run b of a comparison.
         runs: All runs, the newest first.
         marks: The marks of all runs.
-        marked: The marked run (run a); None compares with the previous run.
+        marked: Run a, if a run is marked; None compares with the previous run.
         history: The runs over which a metric is plotted, in any order.
         baseline: The baseline to compare with instead of another run.
-        origin: The run that the marked run repeats, as text; empty unless R started it.
+        origin: The run that run b repeats, as text; empty unless R started it.
     """
 
     view: View
@@ -76,11 +76,16 @@ def select_history(runs: Sequence[RunSummary], suite: str) -> tuple[RunSummary, 
 
 
 class ViewLoader:
-    """Loads the runs of a view and shows them."""
+    """Loads the runs of a view and shows them.
+
+    Attributes:
+        sides: The ids of the shown runs a and b, an empty one for a baseline; empty without two.
+    """
 
     def __init__(self, views: ViewsPane, library: RunLibrary) -> None:
         self._views = views
         self._library = library
+        self.sides: tuple[str, ...] = ()
         self._run: RunSummary | None = None
         self._loaded_at = -math.inf
         self._load_seconds = 0.0
@@ -94,6 +99,7 @@ class ViewLoader:
     async def load(self, request: ViewRequest | None) -> None:
         """Load the runs of a request into the views; None shows that no run is chosen."""
         self._run = None if request is None else request.run
+        self.sides = ()
         if request is None:
             self._views.show_nothing("no run is chosen")
             return
@@ -180,6 +186,12 @@ class ViewLoader:
 
     async def _find_side(self, run: RecordedRun, request: ViewRequest) -> SideA | None:
         """Return the run or the baseline to compare with; None without any."""
+        side = await self._choose_side(run, request)
+        if side is not None:
+            self.sides = ("" if side.run is None else side.run.id, run.summary.id)
+        return side
+
+    async def _choose_side(self, run: RecordedRun, request: ViewRequest) -> SideA | None:
         if request.baseline is not None:
             return SideA(baseline=request.baseline)
         if request.marked is not None and request.marked.id != run.summary.id:
