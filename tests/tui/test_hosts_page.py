@@ -4,13 +4,16 @@ import asyncio
 import os
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from spbench.engine import background
 from spbench.launch import doctor
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
+from spbench.launch.load import OwnRun
 from spbench.launch.survey.facts import HostFacts
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
@@ -18,7 +21,12 @@ from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.details_pane import break_paths, describe_interfaces, list_load_facts
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
-from spbench.tui.hosts.machine_monitor import Interface, MachineLoad, MachineMonitor
+from spbench.tui.hosts.machine_monitor import (
+    Interface,
+    MachineLoad,
+    MachineMonitor,
+    find_own_runs,
+)
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.widgets.heat_map import HeatMap
 from support.sample_events import make_links_run, record_run, run_end
@@ -79,7 +87,7 @@ class FakeSurvey:
 def fake_survey(monkeypatch):
     machine_findings = [Finding("ok", "launcher", "auto takes openmpi")]
     stand_in = FakeSurvey()
-    monkeypatch.setattr(MachineMonitor, "read", lambda monitor, own_run: None)
+    monkeypatch.setattr(MachineMonitor, "read", lambda monitor, own_runs: None)
     monkeypatch.setattr(asking_module, "survey_hosts", stand_in)
     monkeypatch.setattr(
         asking_module, "examine_machine", lambda python, ranks, env: machine_findings
@@ -209,32 +217,69 @@ def test_similar_link_is_not_reported(tmp_path):
     assert describe_worst_link(table) == ""
 
 
-async def test_load_of_row_and_finding_is_one_reading_with_its_time(
+async def test_load_is_one_reading_that_knows_own_runs_from_the_start(
     folder, fake_survey, monkeypatch
 ):
-    def make_load(value, remedy):
-        return Finding("note", "load", f"load {value} on 2 cores from other work", remedy)
-
-    loads = [4.03, 5.05]
+    other_load = Finding("note", "load", "load 4.03 on 2 cores from other work", "stop it")
+    other_run = Finding("note", "other runs", "another run of spbench: process 11", "stop it")
+    own_load = Finding("ok", "load", "load 5.05 on 2 cores, in part from your run")
 
     def make_busy_facts(host):
-        load = loads.pop(0)
-        return HostFacts(host, "note", "", (make_load(load, "wait"),), cores=2, load=load)
+        return HostFacts(host, "note", other_load.title, (other_load,), cores=2, load=4.03)
+
+    def read(monitor, own_runs):
+        monitor.load.load_means = (5.05, 1.0, 1.0)
+        monitor.load.findings = (own_load,)
 
     monkeypatch.setattr(f"{__name__}.make_facts", make_busy_facts)
-    machine_findings = [make_load(6.07, "wait")]
+    monkeypatch.setattr(MachineMonitor, "read", read)
     monkeypatch.setattr(
-        asking_module, "examine_machine", lambda python, ranks, env: machine_findings
+        asking_module, "examine_machine", lambda python, ranks, env: [other_load, other_run]
     )
+    findings = []
+    show = FindingsPane.show
+
+    def record(pane, *args):
+        show(pane, *args)
+        findings.append(str(pane.query_one("Static").render()))
+
+    monkeypatch.setattr(FindingsPane, "show", record)
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:
         await wait_for_examination(pilot)
-        await wait_until(pilot, lambda: "load 4.03" in read_findings(app))
-        assert read_findings(app).count("load ") == 1
+        await wait_until(pilot, lambda: "in part from your run" in read_findings(app))
+        await wait_until(pilot, lambda: "5.05" in find_line(app, MACHINE))
         assert "asked at" in str(app.screen.query_one(FindingsPane).border_subtitle)
         await pilot.press("r")
-        await wait_until(pilot, lambda: "load 5.05" in read_findings(app))
-        assert read_findings(app).count("load ") == 1
+        await wait_until(pilot, lambda: len(fake_survey.requests) == 2)
+        await wait_until(pilot, lambda: not app.screen._survey.pending)
+        await wait_until(pilot, lambda: "in part from your run" in read_findings(app))
+    assert not [text for text in findings if "stop it" in text or "4.03" in text]
+
+
+def test_started_run_is_known_before_it_has_a_folder(monkeypatch):
+    running = SimpleNamespace(pid=11, poll=lambda: None)
+    ended = SimpleNamespace(pid=12, poll=lambda: 0)
+    monkeypatch.setattr(background, "_started", [running, ended])
+    context = SimpleNamespace(unwatched_run=None, feed=None)
+    assert find_own_runs(context) == [OwnRun("a run that was started here", 11)]
+
+
+def test_watched_run_has_its_name_while_its_process_runs(monkeypatch):
+    def make_folder(id, pid, alive=True):
+        return SimpleNamespace(id=id, read_pid=lambda: pid, is_alive=lambda: alive)
+
+    process = SimpleNamespace(pid=11, poll=lambda: None)
+    monkeypatch.setattr(background, "_started", [process])
+    watched = SimpleNamespace(folder=make_folder("three", 11))
+    context = SimpleNamespace(unwatched_run=make_folder("two", 12), feed=watched)
+    assert find_own_runs(context) == [
+        OwnRun("your run three (page 2)", 11),
+        OwnRun("your run two", 12),
+    ]
+    replayed = SimpleNamespace(folder=make_folder("one", 11, alive=False))
+    monkeypatch.setattr(background, "_started", [])
+    assert find_own_runs(SimpleNamespace(unwatched_run=None, feed=replayed)) == []
 
 
 async def test_asks_a_single_host_and_can_be_stopped(folder, fake_survey):
@@ -481,7 +526,7 @@ async def test_load_of_this_machine_is_read_again_while_the_page_is_shown(
 ):
     readings = []
 
-    def read(monitor, own_run):
+    def read(monitor, own_runs):
         readings.append(monitor)
         load = 0.25 * len(readings)
         monitor.load.load_means = (load, load, load)

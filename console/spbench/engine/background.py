@@ -150,6 +150,11 @@ def has_running() -> bool:
     return any(process.poll() is None for process in _started)
 
 
+def list_started_pids() -> list[int]:
+    """Return the process numbers of running runs that this process started."""
+    return [process.pid for process in _started if process.poll() is None]
+
+
 def cancel_run(folder: RunFolder) -> None:
     """End a run like Ctrl-C does. A second call leaves its ranks no time to end.
 

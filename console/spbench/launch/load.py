@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -54,7 +54,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class OwnRun:
-    """A run that the caller watches: its name in texts, and the number of its process."""
+    """A run of the caller: its name in texts, and its process number."""
 
     name: str
     pid: int
@@ -120,13 +120,15 @@ def describe_other_work(proc: Path = PROC) -> list[str]:
     ]
 
 
-def find_other_work(proc: Path = PROC, own_run: OwnRun | None = None) -> Iterator[Finding]:
+def find_other_work(proc: Path = PROC, own_runs: Sequence[OwnRun] = ()) -> Iterator[Finding]:
     """Yield the load of this machine, and other runs of spbench on it."""
     load = read_load(proc)
-    other_pids = find_other_runs(proc)
-    if own_run is not None and own_run.pid in other_pids:
-        other_pids.remove(own_run.pid)
-        yield Finding(FindingStatus.OK, "load", f"{load or 'load'}, in part from {own_run.name}")
+    all_pids = find_other_runs(proc)
+    running = [run for run in own_runs if run.pid in all_pids]
+    other_pids = [pid for pid in all_pids if all(pid != run.pid for run in running)]
+    if running:
+        names = " and ".join(run.name for run in running)
+        yield Finding(FindingStatus.OK, "load", f"{load or 'load'}, in part from {names}")
     elif load is not None and load.busy:
         yield Finding(FindingStatus.NOTE, "load", describe_high_load(str(load), load.limit), _WAIT)
     elif load is not None:

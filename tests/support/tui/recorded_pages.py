@@ -72,7 +72,7 @@ def make_recorded_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "read_clock", lambda: "14:36:00 UTC")
     monkeypatch.setattr(asking, "examine_machine", lambda python, ranks, env: [])
     monkeypatch.setattr(sources, "count_cores", lambda: 8)
-    monkeypatch.setattr(MachineMonitor, "read", lambda monitor, own_run: None)
+    monkeypatch.setattr(MachineMonitor, "read", lambda monitor, own_runs: None)
     monkeypatch.setattr(plan_page, "forecast_start", lambda details, context: FORECAST)
     monkeypatch.setattr(socket, "gethostname", lambda: "login")
     return tmp_path

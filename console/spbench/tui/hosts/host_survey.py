@@ -11,12 +11,15 @@ from typing import cast
 
 from spbench.launch.doctor import examine_machine
 from spbench.launch.finding import Finding, FindingStatus
+from spbench.launch.hosts.names import is_local
 from spbench.launch.survey.facts import HostFacts
 from spbench.launch.survey.survey import survey_hosts
 from spbench.suites.settings import LaunchSettings
 
 _RANKS = 1
 """Number of ranks that doctor checks this machine for; the real number is unknown."""
+_LOAD_SUBJECTS = ("load", "other runs")
+"""The subjects of the findings that each reading of the load replaces."""
 
 
 def read_clock() -> str:
@@ -36,6 +39,9 @@ class HostSurvey:
         pending: The names of hosts that have been queried but have not answered.
         machine_findings: The findings of doctor on this machine.
         version: Grows with every change.
+
+    The load of this machine is that of its last reading in all places, since an answer or doctor
+    cannot know which runs are the console's own.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -45,6 +51,9 @@ class HostSurvey:
         self.pending: set[str] = set()
         self.machine_findings: list[Finding] = []
         self.version = 0
+        self._load: float | None = None
+        self._load_findings: Sequence[Finding] = ()
+        self._has_read_load = asyncio.Event()
 
     async def query_hosts(self, hosts: Iterable[str]) -> None:
         """Query hosts that are not pending; a cancellation cancels all queries."""
@@ -55,7 +64,7 @@ class HostSurvey:
         try:
             async with aclosing(cast("AsyncGenerator[HostFacts, None]", answers)):
                 async for facts in answers:
-                    self.facts[facts.host] = facts
+                    self.facts[facts.host] = self._replace_load(facts)
                     self.answer_times[facts.host] = read_clock()
                     self.pending.discard(facts.host)
                     self.version += 1
@@ -63,43 +72,51 @@ class HostSurvey:
             self.pending.difference_update(queried)
             self.version += 1
 
-    def update_load(self, host: str, load: float | None, findings: Sequence[Finding]) -> None:
-        """Replace the load of this machine, and the findings on it, by a new reading.
+    def update_load(self, load: float | None, findings: Sequence[Finding]) -> None:
+        """Use a new reading of the load of this machine.
 
         Args:
-            host: The name of this machine.
             load: The mean load of the last minute; None if unknown.
             findings: The load and other runs of spbench.
         """
-        facts = self.facts.get(host)
-        if facts is None or facts.load is None or load is None or host in self.pending:
-            return
-        lasting = tuple(finding for finding in facts.findings if finding.subject != "load")
-        busy = tuple(
+        self._load = load
+        self._load_findings = findings
+        self._has_read_load.set()
+        self.facts.update({host: self._replace_load(facts) for host, facts in self.facts.items()})
+        if self.machine_findings:
+            self.machine_findings = self._replace_load_findings(self.machine_findings)
+        self.version += 1
+
+    def _replace_load(self, facts: HostFacts) -> HostFacts:
+        """Return the facts with the last reading of the load if the host is this machine."""
+        if self._load is None or facts.load is None or not is_local(facts.host):
+            return facts
+        lasting = (finding for finding in facts.findings if finding.subject != "load")
+        busy = (
             finding
-            for finding in findings
+            for finding in self._load_findings
             if finding.subject == "load" and finding.status == FindingStatus.NOTE
         )
-        all_findings = (*lasting, *busy)
-        missing = (f for f in all_findings if f.status == FindingStatus.MISSING)
-        worst = next(missing, next(iter(all_findings), None))
-        self.facts[host] = replace(
+        findings = (*lasting, *busy)
+        missing = (f for f in findings if f.status == FindingStatus.MISSING)
+        worst = next(missing, next(iter(findings), None))
+        return replace(
             facts,
-            load=load,
-            findings=all_findings,
+            load=self._load,
+            findings=findings,
             status=worst.status if worst else FindingStatus.OK,
             reason=worst.title if worst else "",
         )
-        self.machine_findings = [
-            *(f for f in self.machine_findings if f.subject not in ("load", "other runs")),
-            *findings,
-        ]
-        self.version += 1
+
+    def _replace_load_findings(self, findings: Sequence[Finding]) -> list[Finding]:
+        lasting = (f for f in findings if f.subject not in _LOAD_SUBJECTS)
+        return [*lasting, *self._load_findings]
 
     async def examine_machine(self, host: str) -> None:
         """Query this machine, which needs no ssh, and check its launchers."""
+        await self._has_read_load.wait()
         findings, _ = await asyncio.gather(
             asyncio.to_thread(examine_machine, None, _RANKS, self._env), self.query_hosts([host])
         )
-        self.machine_findings = findings
+        self.machine_findings = self._replace_load_findings(findings)
         self.version += 1

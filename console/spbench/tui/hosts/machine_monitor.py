@@ -18,6 +18,7 @@ from spbench.record.machine.machine_files import (
     read_memory_kib,
     read_text,
 )
+from spbench.tui.context import ConsoleContext
 from spbench_core import host_facts
 
 _IDLE_COLUMNS = (3, 4)
@@ -87,11 +88,11 @@ class MachineMonitor:
         self.interfaces: tuple[Interface, ...] = ()
         self.mhz: float | None = None
 
-    def read(self, own_run: OwnRun | None = None) -> None:
+    def read(self, own_runs: Sequence[OwnRun] = ()) -> None:
         """Add a reading; call it in a thread, since it reads files.
 
         Args:
-            own_run: The run that the console watches.
+            own_runs: The runs that the console started or watches.
         """
         now = time.monotonic()
         self._add_cpu()
@@ -100,7 +101,7 @@ class MachineMonitor:
         self._read_at = now
         fields = (read_text(self._proc / "loadavg") or "").split()
         self.load.load_means = [float(text) for text in fields[:3]]
-        self.load.findings = tuple(find_other_work(self._proc, own_run))
+        self.load.findings = tuple(find_other_work(self._proc, own_runs))
         self.processor = host_facts.read_processor()
         self.interfaces = _read_interfaces()
         self.mhz = _read_mhz(self._proc)
@@ -136,6 +137,25 @@ class MachineMonitor:
             self.load.received_rates.add(max(0, received_bytes - received_before) / seconds)
             self.load.sent_rates.add(max(0, sent_bytes - sent_before) / seconds)
         self._network_bytes = received_bytes, sent_bytes
+
+
+def find_own_runs(context: ConsoleContext) -> list[OwnRun]:
+    """Return the runs that the console started or watches; call it in a thread.
+
+    A run that is just starting or ending counts too, since its processes already or still use the
+    machine.
+    """
+    # Imported here, since the engine takes 0.1 s, for which the page would otherwise wait.
+    from spbench.engine.background import list_started_pids
+
+    name_by_pid = dict.fromkeys(list_started_pids(), "a run that was started here")
+    unwatched_run = context.unwatched_run
+    if unwatched_run is not None and (pid := unwatched_run.read_pid()) is not None:
+        name_by_pid[pid] = f"your run {unwatched_run.id}"
+    watched_run = context.feed.folder if context.feed is not None else None
+    if watched_run is not None and watched_run.is_alive() and (pid := watched_run.read_pid()):
+        name_by_pid[pid] = f"your run {watched_run.id} (page 2)"
+    return [OwnRun(name, pid) for pid, name in name_by_pid.items()]
 
 
 def _read_interfaces() -> tuple[Interface, ...]:

@@ -15,7 +15,7 @@ from textual.containers import Grid, Vertical
 from textual.worker import Worker
 
 from spbench.launch.choice import LaunchChoice
-from spbench.launch.load import OwnRun
+from spbench.launch.hosts.names import is_local
 from spbench.record.runs.history import RunSummary
 from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.bindings import FOOTER, HOSTS_BINDINGS
@@ -24,7 +24,7 @@ from spbench.tui.hosts.host_survey import HostSurvey
 from spbench.tui.hosts.layout import HEIGHTS, LAYOUT_CSS, WIDTHS, HostsPanel, list_panels
 from spbench.tui.hosts.links_pane import LinksPane, NewestRun, read_last_links
 from spbench.tui.hosts.load_chart import LoadChartPane
-from spbench.tui.hosts.machine_monitor import MachineMonitor
+from spbench.tui.hosts.machine_monitor import MachineMonitor, find_own_runs
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.hosts.sources import (
     COLUMNS,
@@ -133,24 +133,16 @@ last run that measured any. On a small screen, v shows details and charts."""
 
     async def _read_load(self) -> None:
         """Read the load of this machine; other hosts are only asked after a key."""
-        await asyncio.to_thread(self._monitor.read, self._find_own_run())
+        await asyncio.to_thread(lambda: self._monitor.read(find_own_runs(self.context)))
         self._load_read_at = time.monotonic()
         load = self._monitor.load
         mean = load.load_means[0] if load.load_means else None
-        self._survey.update_load(socket.gethostname(), mean, load.findings)
+        self._survey.update_load(mean, load.findings)
         self._show_details()
-
-    def _find_own_run(self) -> OwnRun | None:
-        """Return the run that is watched while it runs."""
-        feed = self.context.feed
-        if feed is None or not self.context.is_run_active():
-            return None
-        pid = feed.folder.read_pid()
-        return None if pid is None else OwnRun(f"your run {feed.folder.id} (page 2)", pid)
 
     def _show_details(self) -> None:
         host = self._hosts_pane.host
-        is_machine = host == socket.gethostname()
+        is_machine = host is not None and is_local(host)
         self.set_class(is_machine, "-machine")
         self._show_panel(self._panel)
         self.query_one(DetailsPane).show(
@@ -250,7 +242,7 @@ last run that measured any. On a small screen, v shows details and charts."""
         self.query_one(FindingsPane).show(
             hosts.host,
             facts.get(hosts.host or ""),
-            self._survey.machine_findings if hosts.host == socket.gethostname() else (),
+            self._survey.machine_findings if hosts.host and is_local(hosts.host) else (),
             [facts[name] for name in names if name in facts],
             self._survey.answer_times.get(hosts.host or "", ""),
         )

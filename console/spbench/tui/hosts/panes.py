@@ -150,14 +150,6 @@ def _render_findings(
 ) -> Iterator[Content]:
     """Yield findings, each once: on this machine, the remedy is that for this machine."""
     host_findings = facts.findings if facts else ()
-    if facts is not None and facts.load is not None:
-        # The row shows the load of the facts, and doctor may have read another one.
-        shown_load = f"load {facts.load:g} "
-        machine_findings = [
-            finding
-            for finding in machine_findings
-            if finding.subject != "load" or finding.text.startswith(shown_load)
-        ]
     finding_by_key = {
         (finding.subject, finding.text): finding for finding in (*host_findings, *machine_findings)
     }

@@ -71,7 +71,7 @@ def test_only_other_runs_are_noted(proc, messages):
 
 def test_own_run_is_part_of_the_load_and_no_other_run(proc):
     home = proc("3.67 3 2 5/400 99", pid11=b"spbench\0run\0a.yaml\0", pid12=b"spbench\0run\0b\0")
-    findings = list(find_other_work(home, OwnRun("your run three", 11)))
+    findings = list(find_other_work(home, [OwnRun("your run three", 11)]))
     assert [finding.text for finding in findings] == [
         "load 3.67 on 2 cores, in part from your run three",
         "another run of spbench: process 12",
