@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
 import socket
+import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,6 +29,7 @@ from spbench.tui.dialogs import AskLine, Confirm
 from spbench.tui.plan import page as page_module
 from spbench.tui.plan.failure import REMEDY
 from spbench.tui.plan.form import HINT_BY_FIELD, NO_CLUSTER
+from spbench.tui.plan.last_plan import LastPlan, load_last_plan, save_last_plan
 from spbench.tui.plan.plan_rows import (
     build_alternative_rows,
     build_layer_table,
@@ -916,6 +919,50 @@ async def test_planned_cluster_is_in_the_title_of_the_plan(folder):
     async with app.run_test(size=(80, 24)) as pilot:
         await make_plan(pilot)
         await wait_until(pilot, lambda: "Plan for 1 machine with 2 devices" in read_screen(app))
+
+
+async def test_last_plan_is_shown_again_by_the_next_console(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await make_plan(pilot)
+        await wait_until(pilot, (folder / "home/console/last-plan.json").exists)
+        step = f"step {format_time(1000 * page.details.plan.step_s)}"
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: step in read_screen(app))
+        assert get_input(app, "batch").value == "16"
+        assert get_input(app, "micro").value == "1"
+        assert not app.screen.is_outdated
+
+
+@pytest.mark.parametrize("seconds", [0.1, 60.0])
+async def test_last_plan_that_disturbs_is_named_and_not_planned(folder, monkeypatch, seconds):
+    fields = {"profile": "five.json", "cluster": "this-machine", "batch": "4", "mode": "hpgo"}
+    save_last_plan(folder / "home", LastPlan(fields, seconds))
+    app = make_console(folder, page="plan")
+    monkeypatch.setattr(app.context, "is_run_active", lambda: seconds < 1)
+    async with app.run_test(size=(120, 40)) as pilot:
+        line = "Enter plans five.json for this-machine again."
+        await wait_until(pilot, lambda: line in read_screen(app))
+        assert app.screen.form.fields == fields | {"measured-at": "", "micro": ""}
+        assert app.screen.details is None
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app.screen.details is not None)
+
+
+def test_last_plan_of_an_older_or_missing_profile_is_not_shown(folder):
+    home = folder / "home"
+    assert load_last_plan(home, folder, "five.json") is None
+    save_last_plan(home, LastPlan({"profile": "missing.json"}, 0.1))
+    assert load_last_plan(home, folder, "five.json") is None
+    plan = LastPlan({"profile": "five.json"}, 0.1)
+    save_last_plan(home, plan)
+    assert load_last_plan(home, folder, "five.json") == plan
+    later = time.time() + 10
+    os.utime(folder / "two.yaml", (later, later))
+    assert load_last_plan(home, folder, "two.yaml") is None
+    (home / "console/last-plan.json").write_text("[]")
+    assert load_last_plan(home, folder, "five.json") is None
 
 
 async def test_footer_says_how_to_leave_a_field(folder):

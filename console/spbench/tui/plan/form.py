@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -225,6 +225,12 @@ and clusters, enter plans, and escape leaves the fields."""
         box.value = text
         box.cursor_position = len(text)
 
+    def fill(self, fields: Mapping[str, str]) -> None:
+        """Set all fields by their ids, and the mode."""
+        for box in self.query(Input):
+            box.value = fields.get(box.id or "", "")
+        self.query_one(ModeSwitch).mode = "hpgo" if fields.get("mode") == "hpgo" else "best"
+
     def start_typing(self, id: str) -> None:
         """Empty a field and focus it, so that its hint is shown."""
         self.set_text(id, "")
@@ -271,6 +277,11 @@ and clusters, enter plans, and escape leaves the fields."""
     def texts(self) -> tuple[str, ...]:
         """The texts of all fields, and the mode."""
         return (*(box.value.strip() for box in self.query(Input)), self.mode)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The texts of all fields by their ids, and the mode."""
+        return {box.id or "": box.value for box in self.query(Input)} | {"mode": self.mode}
 
     @property
     def mode(self) -> Mode:

@@ -24,6 +24,7 @@ from spbench.tui.plan.bindings import PLAN_BINDINGS
 from spbench.tui.plan.choices import OWN, ask_for_profile, choose_entry, get_model_to_measure
 from spbench.tui.plan.failure import explain_failure
 from spbench.tui.plan.form import CLUSTER, PROFILE, ModeSwitch, PlanForm
+from spbench.tui.plan.last_plan import LastPlan, load_last_plan, save_last_plan
 from spbench.tui.plan.panes import HEIGHTS, WIDTHS
 from spbench.tui.plan.plan_run import AwaitedRun, StartForecast, find_measured, forecast_start
 from spbench.tui.plan.plan_suite import write_cluster_file, write_plan_suite
@@ -123,10 +124,26 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
     @work(exclusive=True, group="look")
     async def _find_files(self) -> None:
         files = await asyncio.to_thread(find_nearby_files, self.context.options.folder)
+        if not self.form.has_profile and files.profiles:
+            await self._restore_plan(files.profiles[0])
         self.form.offer(files)
         if self.details is None and self._message in ("", NO_PLAN):
             has_profiles = bool(files.profiles or files.torchgraphs)
             self.view.show_message(NO_PLAN if has_profiles else NO_PROFILE)
+
+    async def _restore_plan(self, newest_profile: str) -> None:
+        """Plan with the fields of the last plan; if that disturbs, only show them."""
+        options = self.context.options
+        last_plan = await asyncio.to_thread(
+            load_last_plan, options.home, options.folder, newest_profile
+        )
+        if last_plan is None or self.form.has_profile:
+            return
+        self.form.fill(last_plan.fields)
+        if last_plan.is_quick and not self.context.is_run_active():
+            self._plan_fields(takes_focus=False)
+        else:
+            self._show_message(f"Enter plans {last_plan.title} again.\n\n{NO_PLAN}")
 
     def _show_message(self, text: str, is_error: bool = False) -> None:
         if is_error or text != self._message:
@@ -172,6 +189,9 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
 
     def action_plan(self) -> None:
         """Plan with the current fields, and discard the previous plan."""
+        self._plan_fields(takes_focus=True)
+
+    def _plan_fields(self, takes_focus: bool) -> None:
         if self._measured_model:
             self.show_error("a profile is being measured; plan after that, or stop it with escape")
             return
@@ -184,9 +204,11 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
             self._show_failure(error)
             return
         self._planned_texts = self.form.texts
-        self._start_work("planning", self._plan(request))
+        self._start_work("planning", self._plan(request, takes_focus))
 
-    async def _plan(self, request: PlanRequest) -> None:
+    async def _plan(self, request: PlanRequest, takes_focus: bool) -> None:
+        fields = self.form.fields
+        started = time.monotonic()
         try:
             details = await plan_in_process(request)
         except SpbenchError as error:
@@ -196,8 +218,12 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
             self.details = details
             self._message = ""
             self.view.show(details)
-            self.view.focus()
+            if takes_focus:
+                self.view.focus()
             self.form.show_profile_batch(details.profile.batch_size)
+            if not self.context.readonly:
+                last_plan = LastPlan(fields, time.monotonic() - started)
+                await asyncio.to_thread(save_last_plan, self.context.options.home, last_plan)
             measured = await asyncio.to_thread(find_measured, details, self.context)
             if measured is not None and details is self.details and self._awaited_run is None:
                 self.view.show_measured(details.plan, measured)
