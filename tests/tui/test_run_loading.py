@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from spbench.record.runs.folder import RunFolder
 from spbench.report.previous_times import PreviousRun, PreviousTime
 from spbench.tui.feed import Feed
+from spbench.tui.panes import READING
 from spbench.tui.run import loading
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.panels import Panel
+from spbench.tui.run.panes.overview import NO_PREVIOUS, HostMap
 from spbench.tui.run.selection import RunSelection
+from spbench.tui.widgets.histogram import HistogramChart
 from support import sample_events as make
 from support.tui.app_driver import make_console, read_screen, wait_until
 
@@ -78,8 +81,46 @@ async def test_times_for_the_run_before_are_hidden(tmp_path, monkeypatch):
         await wait_until(pilot, lambda: "Previous run: made-up" in read_screen(app))
         feed = await watch_events(app, RunFolder(first.path.with_name("other")), [])
         await wait_until(pilot, lambda: app.screen.shown_feed is feed)
-        await wait_until(pilot, lambda: "no earlier run" in read_screen(app))
+        # The findings of the run without an end replace the panel.
+        await wait_until(pilot, lambda: "its console was killed" in read_screen(app))
+        app.screen.query_one(RunBody).show_panel(Panel.PREVIOUS)
+        await wait_until(pilot, lambda: NO_PREVIOUS in read_screen(app))
         assert "Previous run: made-up" not in read_screen(app)
+
+
+async def test_panes_show_no_falsehood_before_the_previous_run_is_known(tmp_path, monkeypatch):
+    may_end = threading.Event()
+
+    def load_slowly(*_, **__):
+        assert may_end.wait(20)
+
+    monkeypatch.setattr(loading, "load_previous_run", load_slowly)
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(120, 40)) as pilot:
+        folder = RunFolder(tmp_path / "home" / "runs" / "first")
+        await watch_events(app, folder, make.make_complete_run())
+        await wait_until(pilot, lambda: app.screen.shown_feed is not None)
+        app.screen.query_one(RunBody).show_panel(Panel.PREVIOUS)
+        await wait_until(pilot, lambda: READING in read_screen(app))
+        assert NO_PREVIOUS not in read_screen(app)
+        may_end.set()
+        await wait_until(pilot, lambda: NO_PREVIOUS in read_screen(app))
+
+
+async def test_hidden_panes_claim_nothing_before_a_larger_screen_shows_them(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        folder = RunFolder(tmp_path / "home" / "runs" / "first")
+        feed = await watch_events(app, folder, make.make_complete_run())
+        await wait_until(pilot, lambda: app.screen.shown_feed is feed and feed.ended)
+        presenter = app.screen.presenter
+        presenter.update_all()
+        hidden = [chart for chart in app.screen.query(HistogramChart) if not chart.is_on_screen]
+        assert {chart.empty_text for chart in hidden} == {READING}
+        assert app.screen.query_one("#host-map", HostMap).empty_text == READING
+        await pilot.resize_terminal(160, 48)
+        await wait_until(pilot, lambda: READING not in read_screen(app))
+        assert any(chart.count_stops() for chart in hidden)
 
 
 async def test_report_is_looked_for_in_a_thread(tmp_path, monkeypatch):

@@ -11,6 +11,9 @@ from textual.widgets import Input
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
 
+READING = "reading ..."
+"""The content of a pane until it is known."""
+
 
 class Pane(Vertical):
     """A frame that can fill the page; on a small screen it has only a title."""

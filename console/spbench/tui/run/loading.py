@@ -6,7 +6,7 @@ A file system that hangs, or a case with many ranks, must not stop the console.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from spbench.engine import background
 from spbench.errors import SpbenchError
 from spbench.record.case_state import CaseState
 from spbench.record.runs.folder import RunFolder
-from spbench.report.previous_times import list_previous_times, load_previous_run
+from spbench.report.previous_times import PreviousTime, list_previous_times, load_previous_run
 from spbench.suites.shipped import resolve_shipped_path, resolve_suite_path
 from spbench.tui.page import Page
 from spbench.tui.run.case_computation import CaseComputation
@@ -64,6 +64,9 @@ class RunLoader:
         if run is not None and not self._has_asked_previous:
             self._has_asked_previous = True
             self._start(self._load_previous, "previous")
+        elif run is None and self._feed.ended and not self._has_asked_previous:
+            self._has_asked_previous = True
+            self._show_no_previous()
         if run is not None and run.finished is not None and not self._has_asked_report:
             self._has_asked_report = True
             self._start(self._find_report, "report")
@@ -95,15 +98,23 @@ class RunLoader:
         try:
             previous = await asyncio.to_thread(load)
         except SpbenchError:
-            return  # the Results page shows the error
-        if previous is None:
+            previous = None  # the Results page shows the error
+        times: Mapping[str, PreviousTime] = {}
+        if previous is not None:
+            times = await asyncio.to_thread(list_previous_times, previous.run, identities)
+        if self._is_closed:
             return
-        times = await asyncio.to_thread(list_previous_times, previous.run, identities)
-        if times and not self._is_closed:
-            rows = self._selection.previous = PreviousRows(times, self._selection.cases)
-            for pane in self._page.query(PreviousPane):
-                pane.show(rows, previous)
-            self._presenter.update_all()
+        if previous is None or not times:
+            self._show_no_previous()
+            return
+        rows = self._selection.previous = PreviousRows(times, self._selection.cases)
+        for pane in self._page.query(PreviousPane):
+            pane.show(rows, previous)
+        self._presenter.update_all()
+
+    def _show_no_previous(self) -> None:
+        for pane in self._page.query(PreviousPane):
+            pane.show_missing()
 
     async def _find_report(self) -> None:
         """Note where the report is, as soon as it is written."""

@@ -37,8 +37,7 @@ class Overview:
         self._update_parts()
         self._body.show_previous(self._selection.previous is not None)
         for previous_pane in self._body.query(PreviousPane):
-            if previous_pane.is_on_screen:
-                previous_pane.update_rows()
+            previous_pane.update_rows()
         lines_before = self._map_lines
         self._map_lines = [pane.map.count_lines() for pane in self._body.query(HostMapPane)]
         return self._map_lines != lines_before
@@ -52,12 +51,16 @@ class Overview:
             case.id if case is not None else "",
             selection.list_slow_hosts(),
         )
+        is_pending = selection.hosts.find_pending(selection.feed.state.cases.values()) is not None
         for map_pane in self._body.query(HostMapPane):
-            map_pane.show(*content, paused=paused)
+            map_pane.show(*content, paused=paused, is_pending=is_pending)
 
     def _update_parts(self) -> None:
         case = self._selection.case
-        groups = (self._selection.bars.get(case) if case is not None else None) or []
+        bars = self._selection.bars
+        groups = bars.get(case) if case is not None else None
+        is_pending = groups is None and case is not None and bars.find_pending([case]) is not None
+        group = groups[0] if groups else None
         for parts_pane in self._body.query(PartsPane):
-            parts_pane.show(groups[0] if groups else None, case.id if case is not None else "")
+            parts_pane.show(group, case.id if case is not None else "", is_pending=is_pending)
         self._body.show_parts(self._selection.max_part_bars)

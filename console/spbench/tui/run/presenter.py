@@ -318,7 +318,7 @@ class RunPresenter:
         for pane in self._body.query(HostLoadsPane):
             pane.show(self._host_loads, ended=ended)
         self._body.query_one("#gpus-pane", Pane).set_title(name_readings("GPUs", ended=ended))
-        if self.gpus.is_on_screen:
+        if self.gpus.is_on_screen or not self.gpus.row_count:
             self.gpus.update_rows()
 
     def _show_strip(self) -> None:

@@ -13,6 +13,7 @@ from spbench.record.messages.phases import describe_finished_launches, describe_
 from spbench.record.outliers.host_slowness import compute_host_slowness, find_host_slowness
 from spbench.record.shares import list_ranks_with_shares
 from spbench.tui.feed import Feed, ReplaySource
+from spbench.tui.panes import READING
 from spbench.tui.run.case_computation import CaseComputation
 from spbench.tui.run.case_ranks import LiveRanks, RecordedRanks
 from spbench.tui.run.case_rows import RunCaseRows
@@ -201,8 +202,8 @@ class RunSelection:
         metric = self.metric
         if not pane.is_on_screen:
             # When it becomes visible, the first frame must not show the other case.
-            if pane.case is not None and pane.case is not self.case:
-                pane.clear(self.case, "no samples so far")
+            if pane.case is None or pane.case is not self.case:
+                pane.clear(self.case, READING)
         elif samples is None or metric is None or (reason := samples.describe_missing()):
             if samples is None or metric is None:
                 reason = self.describe_missing_samples()

@@ -64,6 +64,7 @@ class HeatMap(Chart):
     NOTABLE: ClassVar[float] = NOTABLE_LINK
     """The ratio to the median from which a cell is notable."""
 
+    empty_text = "nothing measured"
     _rows: Sequence[str] = ()
     _columns: Sequence[str] = ()
     _values: Matrix = ()
@@ -180,7 +181,7 @@ class HeatMap(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return column labels, rows and summary; below three lines only the summary."""
         if self._median is None:
-            return [[(join_fitting(["nothing measured"], width), "none")]]
+            return [[(join_fitting([self.empty_text], width), "none")]]
         summary = self._render_summary(width)
         if height < 3:
             return [summary]

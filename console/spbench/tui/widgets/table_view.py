@@ -69,6 +69,12 @@ class TableView(ScrollView):
         self._row_strips: LRUCache[object, Strip] = LRUCache(_MAX_CACHED_STRIPS)
         self._style = ComponentStyles(self, "line-table")
 
+    def set_empty_text(self, text: str) -> None:
+        """Change the text shown while there are no rows."""
+        if text != self._empty:
+            self._empty = text
+            self.refresh()
+
     @property
     def columns(self) -> Sequence[Column]:
         """All columns from left to right, whether shown or left out."""

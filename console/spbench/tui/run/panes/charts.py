@@ -25,7 +25,7 @@ from spbench.record.timeline import LiveSamples, MetricTimeline
 from spbench.report.scale import Scale, fit_sample_scale
 from spbench.stats.histogram import make_bins
 from spbench.stats.sorted_samples import SortedSamples
-from spbench.tui.panes import Pane
+from spbench.tui.panes import READING, Pane
 from spbench.tui.widgets.histogram import MIN_SAMPLES_FOR_BARS, HistogramChart, choose_bin_count
 from spbench.tui.widgets.stacked_bars import Bar, StackedBars
 from spbench.tui.widgets.timeline import TimelineChart
@@ -103,6 +103,7 @@ class ChartPane(Pane):
 
     def __init__(self, chart: HistogramChart | TimelineChart, id: str) -> None:
         super().__init__(self.NAME, chart, id=id)
+        chart.empty_text = READING
 
     @property
     def is_earlier(self) -> bool:

@@ -48,8 +48,8 @@ class HostLoadsPane(Pane):
         """Show the loads; the title has whether they are those at the end of the run."""
         self.set_title(name_readings(LOADS_TITLE, ended=ended))
         table = self.query_one(LineTable)
-        if not table.is_on_screen:
-            return
+        if not table.is_on_screen and table.row_count:
+            return  # filled once while it is hidden, for the first frame that shows it
         if table.shows(rows, rows.columns):
             table.update_rows()
         else:

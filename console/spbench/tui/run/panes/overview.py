@@ -15,7 +15,7 @@ from spbench.record.messages.slowness import describe_brief_ratio, describe_rati
 from spbench.record.number_formatting import DISTURBED, format_factor, format_value
 from spbench.report.previous_times import PreviousRun, PreviousTime
 from spbench.tui.cells import PRELIMINARY, format_time_cell
-from spbench.tui.panes import Pane
+from spbench.tui.panes import READING, Pane
 from spbench.tui.run.case_rows import RunCaseRows
 from spbench.tui.run.panes.charts import BarGroup
 from spbench.tui.widgets.dots import Piece
@@ -31,6 +31,8 @@ MAX_HOST_COLUMNS = 16
 """Most hosts with a column; more hosts have a cell each for the shown case only."""
 HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank, whole case"
 PREVIOUS_TITLE = "Previous run"
+NO_PREVIOUS = "no earlier run of the suite shares a case"
+NO_HOST_COMPARED = "no hosts are compared"
 NO_PARTS = "no parts of an iteration are measured so far, or by this benchmark"
 PREVIOUS_COLUMNS = (
     Column("case", "case", 14, flexible=True),
@@ -52,6 +54,7 @@ class HostMap(HeatMap):
     )
     NOTABLE: ClassVar[float] = NOTABLE_RANK
 
+    empty_text = READING
     _hosts: Sequence[str] = ()
     _shown_case = ""
     _slow_hosts: Mapping[str, Collection[str]] | None = None
@@ -80,7 +83,7 @@ class HostMap(HeatMap):
             slow_hosts: The hosts by case that are slow by the rules for findings. Default: those
                 with a notable ratio.
         """
-        content = (hosts, slowness_by_case, shown_case, slow_hosts, self.size)
+        content = (hosts, slowness_by_case, shown_case, slow_hosts, self.size, self.empty_text)
         if content == self._content:
             return
         self._content = content
@@ -190,9 +193,11 @@ class HostMapPane(Pane):
         slow_hosts: Mapping[str, Collection[str]],
         *,
         paused: bool,
+        is_pending: bool,
     ) -> None:
         """Show hosts in a visible map; in a pause, its content stays."""
         host_map = self.map
+        host_map.empty_text = READING if is_pending else NO_HOST_COMPARED
         if host_map.is_on_screen and not (paused and host_map.has_content):
             host_map.show(hosts, slowness_by_case, shown_case, slow_hosts)
             self.set_remark(host_map.describe_hidden())
@@ -210,7 +215,8 @@ class PartsPane(Pane):
     def __init__(self, name: str) -> None:
         super().__init__("Parts of an iteration", id=f"{name}-pane")
         self._group: BarGroup | None = None
-        self._note = Static(NO_PARTS, markup=False)
+        self._note = Static(READING, markup=False)
+        self._note_text = READING
         self._chart = StackedBars()
         self._chart.display = False
 
@@ -219,8 +225,12 @@ class PartsPane(Pane):
             yield self._note
             yield self._chart
 
-    def show(self, group: BarGroup | None, case: str) -> None:
-        """Show the bars of a case; None: it has no parts."""
+    def show(self, group: BarGroup | None, case: str, *, is_pending: bool) -> None:
+        """Show the bars of a case; None: it has no parts, or they are still computed."""
+        note_text = READING if is_pending else NO_PARTS
+        if note_text != self._note_text:
+            self._note_text = note_text
+            self._note.update(note_text)
         if group is self._group:
             return
         self._group = group
@@ -309,15 +319,21 @@ class PreviousPane(Pane):
             PREVIOUS_COLUMNS,
             FixedRows(PREVIOUS_COLUMNS),
             id=name,
-            empty="no earlier run of the suite shares a case",
+            empty=READING,
         )
         super().__init__(PREVIOUS_TITLE, table, id=f"{name}-pane")
         self.set_remark("c: the comparison")
 
     def clear(self) -> None:
         """Show no times, because those of another run are not known."""
-        self.query_one(LineTable).set_rows(FixedRows(PREVIOUS_COLUMNS))
+        table = self.query_one(LineTable)
+        table.set_empty_text(READING)
+        table.set_rows(FixedRows(PREVIOUS_COLUMNS))
         self.set_title(PREVIOUS_TITLE)
+
+    def show_missing(self) -> None:
+        """Show that there is no previous run."""
+        self.query_one(LineTable).set_empty_text(NO_PREVIOUS)
 
     def show(self, rows: PreviousRows, previous: PreviousRun) -> None:
         """Show the rows of another previous run; the title has why it is not comparable."""
@@ -331,5 +347,7 @@ class PreviousPane(Pane):
         self.set_title(title)
 
     def update_rows(self) -> None:
-        """Update the times."""
-        self.query_one(LineTable).update_rows()
+        """Update the times, also those of a hidden table without rows."""
+        table = self.query_one(LineTable)
+        if table.is_on_screen or not table.row_count:
+            table.update_rows()
