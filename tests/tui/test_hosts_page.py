@@ -509,6 +509,36 @@ async def test_large_screen_lists_the_slowest_link_of_each_measurement(folder, f
         assert not page.query_one("#measurements").display
 
 
+async def test_keys_show_the_links_of_earlier_runs(folder, fake_survey):
+    four_path = record_links(folder / "home").path
+    earlier = four_path.rename(four_path.with_name("20260101-000000-four-aaaa"))
+    two_ranks = make_links_run({((0, "node01"), (1, "node01")): 0.4}, {})
+    next(event["cases"] for event in two_ranks if event["event"] == "run_start")[0]["benchmark"] = (
+        "link.pingpong"
+    )
+    two_path = record_run(folder / "home", [*two_ranks, run_end()], verdict="passed").path
+    later = two_path.rename(two_path.with_name("20260102-000000-two-bbbb"))
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        page = await wait_for_examination(pilot)
+        heat_map = page.query_one(HeatMap)
+        await wait_until(pilot, lambda: later.name in read_screen(app))
+        await wait_until(pilot, lambda: heat_map.count_stops() == 4)
+        await wait_until(pilot, lambda: "  [: earlier run" in read_screen(app))
+        await pilot.press("right_square_bracket")  # without effect: this is the newest run
+        await pilot.press("left_square_bracket")
+        await wait_until(pilot, lambda: earlier.name in read_screen(app))
+        await wait_until(pilot, lambda: heat_map.count_stops() == 16)
+        await wait_until(pilot, lambda: "]: later run" in read_screen(app))
+        await pilot.press("left_square_bracket")
+        await wait_until(pilot, lambda: "no earlier run here" in read_screen(app))
+        await wait_until(pilot, lambda: "[: earlier run" not in read_screen(app))
+        assert earlier.name in str(page.query_one(LinksPane).border_subtitle)
+        await pilot.press("right_square_bracket")
+        await wait_until(pilot, lambda: later.name in read_screen(app))
+        await wait_until(pilot, lambda: heat_map.count_stops() == 4)
+
+
 async def test_newly_measured_links_appear(folder, fake_survey):
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(120, 40)) as pilot:

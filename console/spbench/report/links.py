@@ -167,14 +167,20 @@ def build_link_matrices(run: RecordedRun) -> list[LinkMatrix]:
     return [matrix for case in run.cases.values() if (matrix := build_link_matrix(case))]
 
 
-def find_last_link_matrix(home: Path) -> tuple[RunSummary, LinkMatrix] | None:
+def find_last_link_matrix(
+    home: Path, before: str | None = None
+) -> tuple[RunSummary, LinkMatrix] | None:
     """Return the newest run of a home with links, and its matrix with the most ranks.
 
     It reads runs until it finds one, which may take seconds: do not call it in an event loop. Runs
     that cannot be read are skipped.
+
+    Args:
+        home: The folder of the runs.
+        before: The id of a run; only earlier ones are considered.
     """
     for folder in reversed(list_runs(home)):
-        if _may_have_links(folder):
+        if (before is None or folder.id < before) and _may_have_links(folder):
             try:
                 run = load_run(folder)
             except UsageError:

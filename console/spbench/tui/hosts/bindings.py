@@ -8,7 +8,8 @@ from spbench.tui.widgets.keys import make_binding
 
 FOOTER = (
     *("hosts.stop", "hosts.use", "hosts.examine", "hosts.panel", "hosts.examine-one"),
-    *("hosts.measure", "hosts.swap", "hosts.filter", "launch.launcher", "launch.hosts"),
+    *("hosts.measure", "hosts.swap", "hosts.earlier-links", "hosts.later-links", "hosts.filter"),
+    *("launch.launcher", "launch.hosts"),
 )
 """The keys in the footer, the most important first."""
 HOSTS_BINDINGS: list[BindingType] = [
@@ -25,6 +26,20 @@ HOSTS_BINDINGS: list[BindingType] = [
     ),
     make_binding("hosts.panel", "v", "panel", "Panel", "Details, or charts of the load", show=True),
     make_binding("hosts.swap", "h", "swap", "By host", "Links of ranks, or of hosts"),
+    make_binding(
+        "hosts.earlier-links",
+        "left_square_bracket",
+        "earlier_links",
+        "Earlier links",
+        "The links of an earlier run",
+    ),
+    make_binding(
+        "hosts.later-links",
+        "right_square_bracket",
+        "later_links",
+        "Later links",
+        "The links of a later run",
+    ),
     make_binding(
         "hosts.examine-one", "R", "examine_one", "Examine one", "Ask the host under the cursor"
     ),

@@ -58,9 +58,10 @@ class LinksPane(Vertical):
     """One measurement at one message size, between ranks or between hosts."""
 
     HELP: ClassVar[str] = """\
-The links of the newest run that measured any. The darker a cell, the slower its link, compared with
-the median of links within a host or between hosts. m shows the next measurement or message size. h
-switches between all ranks and pairs of hosts, which have the value of their worst pair of ranks."""
+The links of the newest run that measured any; [ shows those of earlier runs, and ] of later ones.
+The darker a cell, the slower its link, compared with the median of links within a host or between
+hosts. m shows the next measurement or message size. h switches between all ranks and pairs of
+hosts, which have the value of their worst pair of ranks."""
     DEFAULT_CSS = """
     LinksPane #measured, LinksPane #worst { height: auto; max-height: 2; color: $text-muted; }
     LinksPane HeatMap { height: 1fr; }
@@ -72,7 +73,9 @@ switches between all ranks and pairs of hosts, which have the value of their wor
     def __init__(self) -> None:
         super().__init__(classes="pane", id="links")
         self.border_title = "Links"
-        self._matrix: LinkMatrix | None = None
+        self._runs: list[tuple[RunSummary, LinkMatrix]] = []
+        self._run_index = 0
+        self._may_have_earlier = True
         self._table_index = 0
         self._by_host = False
         self._fitted_lines = 0
@@ -90,15 +93,63 @@ switches between all ranks and pairs of hosts, which have the value of their wor
     @property
     def has_links(self) -> bool:
         """Whether a run has measured links."""
-        return self._matrix is not None
+        return bool(self._runs)
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether an earlier run may have measured links."""
+        return bool(self._runs) and (
+            self._may_have_earlier or self._run_index + 1 < len(self._runs)
+        )
+
+    @property
+    def has_later(self) -> bool:
+        """Whether a later run than the shown one has measured links."""
+        return self._run_index > 0
+
+    @property
+    def _matrix(self) -> LinkMatrix | None:
+        return self._runs[self._run_index][1] if self._runs else None
 
     def show_matrix(self, measured: tuple[RunSummary, LinkMatrix] | None) -> None:
-        """Show the links that a run measured; None changes nothing."""
-        if measured is not None:
-            run, self._matrix = measured
-            self.border_title = Content(f"Links, {format_day_and_time(run.started)}")
-            self.border_subtitle = Content(f"{run.id} {self._matrix.case}")
-            self._draw()
+        """Show the links that the newest run with links measured; None changes nothing."""
+        if measured is None or (self._runs and self._runs[0][0].id == measured[0].id):
+            return
+        self._runs = [measured]
+        self._may_have_earlier = True
+        self._show_run(0)
+
+    async def show_earlier(self, home: Path) -> bool:
+        """Show the run with links before the shown one; return False without any."""
+        runs = self._runs
+        if self._run_index + 1 == len(runs):
+            measured = await asyncio.to_thread(find_last_link_matrix, home, runs[-1][0].id)
+            if runs is not self._runs:
+                return True  # the links of a new run are shown now
+            if measured is None:
+                self._may_have_earlier = False
+                self._show_run(self._run_index)
+                return False
+            runs.append(measured)
+        self._show_run(self._run_index + 1)
+        return True
+
+    def show_later(self) -> None:
+        """Show the run with links after the shown one."""
+        if self.has_later:
+            self._show_run(self._run_index - 1)
+
+    def _show_run(self, index: int) -> None:
+        self._run_index = index
+        run, matrix = self._runs[index]
+        keys = [
+            *(["[: earlier run"] if self.has_earlier else []),
+            *(["]: later run"] if self.has_later else []),
+        ]
+        note = f"  {', '.join(keys)}" if keys else ""
+        self.border_title = Content(f"Links, {format_day_and_time(run.started)}{note}")
+        self.border_subtitle = Content(f"{run.id} {matrix.case}")
+        self._draw()
 
     def next_table(self) -> None:
         """Show the next measurement or message size."""

@@ -61,7 +61,7 @@ class HostsPage(Page):
 The hosts that runs can use. r asks the hosts under the cursor over ssh for their cores, memory,
 load, devices and libraries. This machine needs no ssh, and its load is read every few seconds.
 Below are the findings on one host with their remedies, what is known of it, and the links of the
-last run that measured any. On a small screen, v shows details and charts."""
+last run that measured any; [ shows earlier ones. On a small screen, v shows details and charts."""
     AUTO_FOCUS = "#sources"
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
@@ -276,7 +276,10 @@ last run that measured any. On a small screen, v shows details and charts."""
             return self._hosts_pane.host is not None and not self._hosts_pane.table.has_focus
         if action == "panel":
             return len(list_panels(self)) > 1
-        return action not in ("measure", "swap") or self.query_one(LinksPane).has_links
+        links = self.query_one(LinksPane)
+        if action in ("earlier_links", "later_links"):
+            return links.has_earlier if action == "earlier_links" else links.has_later
+        return action not in ("measure", "swap") or links.has_links
 
     def describe_location(self) -> tuple[str, ...]:
         """Return the hostfile and the host under the cursor."""
@@ -319,6 +322,18 @@ last run that measured any. On a small screen, v shows details and charts."""
     def action_measure(self) -> None:
         """Show the next measurement and message size."""
         self.query_one(LinksPane).next_table()
+
+    def action_earlier_links(self) -> None:
+        """Show the links of the run with links before the shown one."""
+        self.run_worker(self._show_earlier_links(), group="links", exclusive=True)
+
+    async def _show_earlier_links(self) -> None:
+        if not await self.query_one(LinksPane).show_earlier(self.context.options.home):
+            self.notify("no earlier run here has measured links")
+
+    def action_later_links(self) -> None:
+        """Show the links of the run with links after the shown one."""
+        self.query_one(LinksPane).show_later()
 
     def action_swap(self) -> None:
         """Switch between links of ranks and of hosts."""
