@@ -149,7 +149,7 @@ async def test_comparison_shows_full_ids_and_reasons(tmp_path, home, size):
         assert read_widget(app, "#remarks").count(reason) == 1
         advice = "Both sides are short: R runs both again with 5 launches of each case"
         assert advice in read_widget(app, "#remarks")
-        assert "R Run again" in read_screen(app)
+        await wait_until(pilot, lambda: "R Run both again" in read_screen(app))
         await wait_until(pilot, lambda: "launches (1 in a, 1 in b" in read_screen(app))
         notes = page.query_one("#notes")
         await pilot.press("tab", "tab")
@@ -195,7 +195,7 @@ async def test_r_runs_both_sides_again_and_c_goes_back(tmp_path, home, monkeypat
         await wait_for_comparison(pilot, "20010101", "20010102")
         await pilot.press("R")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
-        question = "Start 20010101-083000-made-up, and then 20010102-083000-made-up, again"
+        question = "Start a 20010101-083000-made-up, and then b 20010102-083000-made-up, again"
         await wait_until(pilot, lambda: question in " ".join(app.screen._question.split()))
         await pilot.press("y")
         await wait_until(pilot, lambda: len(starts) == 2)
@@ -242,7 +242,7 @@ async def test_b_that_is_run_again_keeps_its_a(tmp_path, home, monkeypatch):
         page = await wait_for_run(pilot)
         await pilot.press("c")
         await wait_for_comparison(pilot, "20010104", "20010105")
-        await run_again(pilot, starts, "20010105")
+        await run_again(pilot, starts, "b 20010105")
         record_synthetic_run(home, 6, 1.0, launches=5)
         page._poll_now()
         await wait_for_comparison(pilot, "20010104", "20010106")
@@ -259,7 +259,8 @@ async def test_r_runs_a_again_and_the_newer_run_is_b(tmp_path, home, monkeypatch
         await pilot.press("c")
         await wait_for_comparison(pilot, "20010103", "20010104")
         await wait_until(pilot, lambda: list_sides(app) == ["b 2001-01-04", "a 2001-01-03"])
-        await run_again(pilot, starts, "20010103")
+        await wait_until(pilot, lambda: "R Run a again" in read_screen(app))
+        await run_again(pilot, starts, "a 20010103")
         record_synthetic_run(home, 5, 1.0, launches=5)
         page._poll_now()
         await wait_for_comparison(pilot, "20010104", "20010105")
@@ -268,6 +269,27 @@ async def test_r_runs_a_again_and_the_newer_run_is_b(tmp_path, home, monkeypatch
         assert read_widget(app, "#compared-runs").splitlines()[-1] == origin
         assert "short" not in read_widget(app, "#remarks")
         assert list_sides(app) == ["b 2001-01-05", "a 2001-01-04"]
+        await pilot.press("end")
+        await wait_for_comparison(pilot, "20010101", "20010104")
+        await wait_until(pilot, lambda: "R Run a again" in read_screen(app))
+
+
+async def test_r_runs_b_again_if_both_sides_have_enough_launches(tmp_path, home, monkeypatch):
+    for day in (4, 5):
+        record_synthetic_run(home, day, 2.0, launches=5)
+    app = open_results(tmp_path)
+    starts = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
+        page = await wait_for_run(pilot)
+        assert "R Run again" in read_screen(app)
+        await pilot.press("down", "space", "up", "space", "end", "c")
+        await wait_for_comparison(pilot, "20010104", "20010105")
+        await wait_until(pilot, lambda: "R Run b again" in read_screen(app))
+        await run_again(pilot, starts, "b 20010105")
+        record_synthetic_run(home, 6, 2.0, launches=5)
+        page._poll_now()
+        await wait_for_comparison(pilot, "20010104", "20010106")
 
 
 async def test_older_of_two_runs_is_a_wherever_mark_and_cursor_are(tmp_path, home):
@@ -295,7 +317,7 @@ def list_sides(app):
 
 
 async def run_again(pilot, starts, day):
-    """Start the run of a day again by R."""
+    """Start the run of a day again by R, with its side in a comparison."""
     await pilot.press("R")
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
     await wait_until(pilot, lambda: f"Start {day}" in read_screen(pilot.app))

@@ -54,7 +54,7 @@ class Page(Screen[None]):
 
     def __init__(self, context: ConsoleContext) -> None:
         self.context = context
-        self._offered: tuple[bool, ...] = ()
+        self._offered: tuple[tuple[bool, str | None], ...] = ()
         super().__init__()
 
     def compose(self) -> ComposeResult:
@@ -111,8 +111,10 @@ class Page(Screen[None]):
         self._update_offers()
 
     def _update_offers(self) -> None:
-        """Show other keys if the effect of one has changed."""
-        offered = tuple(self.offers(action) for action in self._footer_actions)
+        """Show other keys if the effect or the title of one has changed."""
+        offered = tuple(
+            (self.offers(action), self.find_key_title(action)) for action in self._footer_actions
+        )
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()

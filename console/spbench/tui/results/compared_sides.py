@@ -106,11 +106,13 @@ class Repetition:
     Attributes:
         launches: The launches of each case; None for as many as in the run.
         other: The id of the other side; None without a comparison.
+        side: The side of the comparison, a or b; empty without one.
     """
 
     folder: RunFolder
     launches: int | None
     other: str | None = None
+    side: str = ""
 
 
 def find_needed_launches(cases: Iterable[CasePart]) -> int | None:
@@ -123,16 +125,16 @@ def find_needed_launches(cases: Iterable[CasePart]) -> int | None:
 def plan_repetitions(
     comparison: RunComparison, lacking: LackingLaunches | None
 ) -> list[Repetition]:
-    """Return the runs to start again one after the other, a before b."""
-    if lacking is None:
-        return []
+    """Return the runs to start again, a before b; only b if both have enough launches."""
     a = comparison.a
     b = comparison.b
+    if lacking is None:
+        return [Repetition(b.folder, None, other=a.id, side="b")]
     repetitions = []
     if lacking.in_a and a.status != RunStatus.BASELINE:
-        repetitions.append(Repetition(a.folder, lacking.needed, other=b.id))
+        repetitions.append(Repetition(a.folder, lacking.needed, other=b.id, side="a"))
     if lacking.in_b:
-        repetitions.append(Repetition(b.folder, lacking.needed, other=a.id))
+        repetitions.append(Repetition(b.folder, lacking.needed, other=a.id, side="b"))
     has_faults = bool(a.faults or b.faults)  # with a question about the faults of each run
     return repetitions[-1:] if has_faults else repetitions
 

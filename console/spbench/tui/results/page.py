@@ -241,6 +241,10 @@ both, a metric over runs, a metric over a swept parameter."""
             return run.status != RunStatus.RUNNING
         return is_allowed(action, run)
 
+    def find_key_title(self, action: str) -> str | None:
+        """Name the side of the comparison that R runs again."""
+        return self._views.name_repetition(self._view) if action == "repeat" else None
+
     def describe_location(self) -> tuple[str, ...]:
         """Return the run under the cursor, and the case if the cases are shown."""
         run = self._pane.selected_run()

@@ -132,10 +132,15 @@ class RunStarts:
 def _make_question(planned: Sequence[Repetition], launches: int | None = None) -> str:
     """Return the question before runs are started again, one after the other."""
     first, *later = planned
-    names = "".join(f", and then {repetition.folder.id}," for repetition in later)
+    names = "".join(f", and then {_name_run(repetition)}," for repetition in later)
     with_launches = "" if launches is None else f" with {launches} launches of each case"
     new_runs = "new runs" if later else "a new run"
-    return f"Start {first.folder.id}{names} again{with_launches}, as {new_runs}?"
+    return f"Start {_name_run(first)}{names} again{with_launches}, as {new_runs}?"
+
+
+def _name_run(repetition: Repetition) -> str:
+    """Return the id of a run after its side of the comparison, if any."""
+    return f"{repetition.side} {repetition.folder.id}".lstrip()
 
 
 def _has_completed(folder: RunFolder) -> bool:

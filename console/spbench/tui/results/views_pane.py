@@ -113,6 +113,13 @@ class ViewsPane(Vertical):
         cases = self.cases.run.cases.values() if self.cases.run and is_comparable else ()
         return planned or [Repetition(run.folder, find_needed_launches(cases))]
 
+    def name_repetition(self, view: View) -> str | None:
+        """Return the title of the key that starts sides of a comparison; None without one."""
+        sides = [repetition.side for repetition in self.compare.repetitions]
+        if view is not View.COMPARE or not sides:
+            return None
+        return "Run both again" if len(sides) > 1 else f"Run {sides[0]} again"
+
     def show_nothing(self, message: str) -> None:
         """Show in every view a message on why it is empty."""
         self.cases.show_run(None, message)
