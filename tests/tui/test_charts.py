@@ -494,6 +494,17 @@ async def test_long_whiskers_do_not_squash_the_medians():
         await pilot.pause()
         assert "x axis: size, 1 line beyond the axis, up to 4800 us" in read_caption(chart)
         assert "↑" in render_lines(chart)[1]
+        assert chart._scales[1].high == 210
+
+
+async def test_whiskers_below_the_medians_are_cut_too():
+    chart = Plot()
+    points = [PlotPoint(1, 190.0, 2.0, 195.0), PlotPoint(2, 200.0, 190.0, 210.0)]
+    chart.update([PlotSeries("a", points)], "size", "time in us")
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "↓" in "".join(render_lines(chart))
+        assert chart._scales[1].low == 180
 
 
 async def test_categories_keep_their_order():

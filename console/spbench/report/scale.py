@@ -15,8 +15,10 @@ LOG_FROM = 100
 """The ratio of the ends from which on a scale is logarithmic by default."""
 SAMPLES_LOG_FROM = 10
 """The same for samples, which are without those far out."""
-MAX_WHISKER_FACTOR = 2.0
-"""Whiskers end at the largest value times this factor; longer ones are cut."""
+_WHISKER_SHARE = 0.5
+"""Share of the range of the values that whiskers add to a scale at each end, at most."""
+_MIN_WHISKER_SHARE = 0.05
+"""The same as a share of the largest value, for values that are almost equal."""
 MAX_RATIO_SPREAD = 1.05
 """The largest quotient of two factors that count as equal."""
 _ROUND_FACTORS = (1, 2, 2.5, 5, 10)
@@ -115,10 +117,15 @@ def fit_scale(values: Iterable[float], log: bool | None = None) -> Scale:
 def cap_whiskers(values: Iterable[float], ends: Iterable[float]) -> list[float]:
     """Return the ends of whiskers for a scale, so that they do not squash the values.
 
-    Ends beyond twice the largest value are replaced by it.
+    Ends far beyond the values are replaced by nearer ones.
     """
-    largest = max(values, default=0.0)
-    return [min(end, MAX_WHISKER_FACTOR * largest) if largest > 0 else end for end in ends]
+    known_values = list(values)
+    if not known_values:
+        return list(ends)
+    low = min(known_values)
+    high = max(known_values)
+    margin = max(_WHISKER_SHARE * (high - low), _MIN_WHISKER_SHARE * abs(high))
+    return [min(max(end, low - margin), high + margin) for end in ends]
 
 
 def has_equal_ratios(values: Iterable[float]) -> bool:

@@ -38,8 +38,8 @@ class PlotView(Vertical):
 A metric of the case under the cursor of the cases: over the runs that the filter shows, or, within
 the run under the cursor, over a parameter that the suite sweeps, with a series for each
 combination of the others. With two runs, one of them marked (space), the older one is a. Each point
-is a median; its line goes from the least to the p95, but not beyond twice the largest median (then
-with an arrow). Runs that did not measure the metric are named below the title.
+is a median; its line goes from the least to the p95. The axis fits the medians, and a line that
+goes beyond it has an arrow. Runs that did not measure the metric are named below the title.
 ! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
 m shows the next metric, X the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """

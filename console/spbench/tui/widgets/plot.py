@@ -203,6 +203,8 @@ class Plot(Chart):
             top = placed.y if high is None else high
             if top > self._scales[1].high:
                 dots.put_glyph(column, dots.rows - 1, "^" if self.ascii else "↑", style)
+            if low is not None and low < self._scales[1].low:
+                dots.put_glyph(column, 0, "v" if self.ascii else "↓", style)
             previous = previous if is_apart else placed
         for stop in range(len(self._points)):
             self._draw_glyph(dots, stop)
