@@ -8,7 +8,7 @@ from spbench.tui.widgets.keys import make_binding
 
 FOOTER = (
     *("hosts.stop", "hosts.use", "hosts.examine", "hosts.panel", "hosts.examine-one"),
-    *("hosts.measure", "hosts.swap", "hosts.earlier-links", "hosts.later-links", "hosts.filter"),
+    *("hosts.measure", "hosts.swap", "hosts.filter", "hosts.earlier-links", "hosts.later-links"),
     *("launch.launcher", "launch.hosts"),
 )
 """The keys in the footer, the most important first."""
