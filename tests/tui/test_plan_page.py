@@ -192,8 +192,10 @@ async def test_focused_field_is_described(folder):
         for id, hint in HINT_BY_FIELD.items():
             page.query_one(f"#{id}").focus()
             await wait_until(pilot, lambda hint=hint: f" {hint} " in read_screen(app))
-        page.view.focus()
-        await wait_until(pilot, lambda: hint not in read_screen(app))
+        get_input(app, "batch").focus()
+        await wait_until(pilot, lambda: HINT_BY_FIELD["mode"] not in read_screen(app))
+        page.view.focus()  # m changes the mode from everywhere
+        await wait_until(pilot, lambda: HINT_BY_FIELD["mode"] in read_screen(app))
 
 
 def write_torchgraph(path):

@@ -161,6 +161,7 @@ and clusters, enter plans, and escape leaves the fields."""
     def __init__(self, folder: Path, home: Path) -> None:
         super().__init__(id="form", classes="pane")
         self.border_title = "What to plan"
+        self.border_subtitle = HINT_BY_FIELD["mode"]
         self._folder = folder
         self._home = home
         self._profiles = NameOrPath(folder)
@@ -195,8 +196,8 @@ and clusters, enter plans, and escape leaves the fields."""
         self.border_subtitle = HINT_BY_FIELD.get(event.widget.id or "", "")
 
     def on_descendant_blur(self) -> None:
-        """Describe no field."""
-        self.border_subtitle = ""
+        """Describe the modes, since a key changes them from everywhere."""
+        self.border_subtitle = HINT_BY_FIELD["mode"]
 
     @on(Input.Changed, f"#{CLUSTER}")
     def _describe_cluster(self, event: Input.Changed) -> None:
