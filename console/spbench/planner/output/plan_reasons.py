@@ -54,15 +54,21 @@ def _compare_with_others(plan: Plan) -> str:
     claim = "is the fastest way" if is_fastest else "is the plan of this mode"
     if plan.searched_count:
         claim = f"is the fastest of {format_quantity(plan.searched_count, 'plan')} searched"
+    other = plan.other_pipeline
+    longest_s = max(
+        [*step_s_by_way.values(), *([other.step_s] if other is not None else [])], default=0.0
+    )
+    # All have the same unit: factors if a step takes more than twice as long.
+    as_factor = longest_s > 2 * plan.step_s
     comparisons = [
-        f"{name} {_compare_steps(step_s, plan.step_s)}" for name, step_s in step_s_by_way.items()
+        f"{name} {_compare_steps(step_s, plan.step_s, as_factor)}"
+        for name, step_s in step_s_by_way.items()
     ]
-    if plan.other_pipeline is not None:
-        other = plan.other_pipeline
+    if other is not None:
         article = "the best other" if len(plan.stages) > 1 else "the best"
         comparisons.append(
             f"{article} pipeline ({_describe_shape(other)})"
-            f" {_compare_steps(other.step_s, plan.step_s)}"
+            f" {_compare_steps(other.step_s, plan.step_s, as_factor)}"
         )
     return f"{plan_name} {claim}{': ' if comparisons else ''}{', '.join(comparisons)}."
 
@@ -88,12 +94,12 @@ def _name_way(plan: Plan) -> str:
     return f"{DATA_PARALLELISM[0].upper()}{DATA_PARALLELISM[1:]}"
 
 
-def _compare_steps(other_s: float, plan_s: float) -> str:
-    """Return how long another step takes: ``takes 22 % longer``."""
+def _compare_steps(other_s: float, plan_s: float, as_factor: bool) -> str:
+    """Return how long another step takes: ``takes 22 % longer``, or ``1.22x as long``."""
     share = other_s / plan_s - 1.0
     if abs(share) < _SAME_SHARE:
         return "takes as long"
-    if share > 1.0:
+    if as_factor:
         return f"takes {format_factor(other_s / plan_s)} as long"
     return f"takes {format_percent(abs(share))} {'longer' if share > 0 else 'less'}"
 

@@ -48,6 +48,22 @@ def test_data_parallel_plan_is_limited_by_computation():
     assert limit.startswith("Computation limits it")
 
 
+def test_comparisons_of_a_sentence_have_one_unit():
+    best, _ = explain(LARGE_LAYERS)
+    simulation = simulate(best)
+    shares = compute_step_shares(best, simulation)
+    memories = compute_stage_memories(best, simulation, machines_cluster("2x1"))
+    for gpipe_s, texts in ((2.5, ("1.40x as long", "2.50x as long")), (1.5, ("40 %", "50 %"))):
+        baselines = [
+            replace(baseline, step_s=best.step_s * (gpipe_s if baseline.name == "GPipe" else 1.4))
+            for baseline in best.baselines
+        ]
+        comparison = explain_choice(
+            replace(best, baselines=tuple(baselines), other_pipeline=None), shares, memories
+        )[0]
+        assert all(text in comparison for text in texts)
+
+
 def test_slow_transfers_limit_a_pipeline():
     stages = [replace(stage, send_s=1.0) for stage in explain(LARGE_LAYERS)[0].stages]
     _, (_, limit, _) = explain(LARGE_LAYERS, stages=tuple(stages))
