@@ -11,6 +11,7 @@ import pytest
 from spbench.engine import background
 from spbench.launch import doctor
 from spbench.launch.choice import LaunchChoice
+from spbench.launch.doctor import NOT_NEEDED
 from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.load import OwnRun
@@ -255,6 +256,32 @@ async def test_load_is_one_reading_that_knows_own_runs_from_the_start(
         await wait_until(pilot, lambda: not app.screen._survey.pending)
         await wait_until(pilot, lambda: "in part from your run" in read_findings(app))
     assert not [text for text in findings if "stop it" in text or "4.03" in text]
+
+
+async def test_problems_come_first_and_unneeded_launchers_share_a_line(
+    folder, fake_survey, monkeypatch
+):
+    findings = [
+        *(
+            Finding("ok", name, f"{NOT_NEEDED}; it starts ranks of MPI")
+            for name in ("srun", "prun")
+        ),
+        Finding("ok", "launcher", "auto takes openmpi"),
+        Finding("note", "governor", "powersave"),
+        Finding("missing", "torch", "not installed", "install it"),
+    ]
+    monkeypatch.setattr(asking_module, "examine_machine", lambda python, ranks, env: findings)
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: "auto takes openmpi" in read_findings(app))
+        assert read_findings(app).splitlines() == [
+            "✗ missing torch: not installed",
+            "  → install it",
+            "! note governor: powersave",
+            "✓ ok launcher: auto takes openmpi",
+            f"✓ ok srun, prun: {NOT_NEEDED}",
+        ]
 
 
 def test_started_run_is_known_before_it_has_a_folder(monkeypatch):

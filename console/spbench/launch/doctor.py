@@ -29,6 +29,8 @@ from spbench_core.number_text import format_quantity
 
 _GPU_MODULE = "pynvml"
 """The module of nvidia-ml-py, which only a host with GPUs needs."""
+NOT_NEEDED = "not needed, and not installed"
+"""The beginning of the finding for a launcher that this machine does not need."""
 _MISSING_MODULES = {
     "numpy": Finding(
         FindingStatus.MISSING,
@@ -123,7 +125,7 @@ def _check_launchers(
     try:
         chosen = find_launcher(settings, library, env)
         choice = Finding(FindingStatus.OK, "launcher", f"auto takes {chosen.launcher.name}")
-        missing_text = "not needed, and not installed; it starts ranks of"
+        missing_text = f"{NOT_NEEDED}; it starts ranks of"
     except MissingError as error:
         choice = Finding(FindingStatus.MISSING, "launcher", str(error))
         missing_text = "not installed; it starts ranks of"

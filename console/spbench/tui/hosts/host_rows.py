@@ -45,7 +45,7 @@ _COLOURS: Mapping[str, str] = {
 }
 ASKING = "asking"
 NOT_ASKED = "not asked"
-_WORST_FIRST = (
+WORST_FIRST = (
     FindingStatus.UNREACHABLE,
     FindingStatus.MISSING,
     FindingStatus.NOTE,
@@ -114,7 +114,7 @@ class HostRows:
         """Return the sort key of a host; the worst status sorts first."""
         host = str(key)
         if column in ("host", "slots", "status"):
-            severity_order = _WORST_FIRST.index(self.status(host))
+            severity_order = WORST_FIRST.index(self.status(host))
             return {"host": host, "slots": self._slots[host], "status": severity_order}[column]
         facts = self._facts.get(host)
         if facts is None:

@@ -11,11 +11,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from spbench.launch.finding import Finding
+from spbench.launch.doctor import NOT_NEEDED
+from spbench.launch.finding import Finding, FindingStatus
 from spbench.launch.survey.differences import find_differences
 from spbench.launch.survey.facts import HostFacts
 from spbench.tui.advice import name_keys
-from spbench.tui.hosts.host_rows import COLUMNS, HostRows, make_finding_span
+from spbench.tui.hosts.host_rows import COLUMNS, WORST_FIRST, HostRows, make_finding_span
 from spbench.tui.hosts.layout import NotedPane
 from spbench.tui.hosts.sources import HostSource
 from spbench.tui.panes import FilterPane, make_leave_filter_binding
@@ -148,13 +149,26 @@ def _explain_empty(host: str | None, facts: HostFacts | None) -> str:
 def _render_findings(
     facts: HostFacts | None, machine_findings: Sequence[Finding]
 ) -> Iterator[Content]:
-    """Yield findings, each once: on this machine, the remedy is that for this machine."""
+    """Yield findings, the worst first; on this machine, remedies are for it."""
     host_findings = facts.findings if facts else ()
     finding_by_key = {
         (finding.subject, finding.text): finding for finding in (*host_findings, *machine_findings)
     }
-    for finding in finding_by_key.values():
+    findings = _merge_launchers(finding_by_key.values())
+    for finding in sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)):
         yield from _render_finding(finding)
+
+
+def _merge_launchers(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings with one for all launchers that are not needed."""
+    unneeded = []
+    for finding in findings:
+        if finding.text.startswith(NOT_NEEDED):
+            unneeded.append(finding.subject)
+        else:
+            yield finding
+    if unneeded:
+        yield Finding(FindingStatus.OK, ", ".join(unneeded), NOT_NEEDED)
 
 
 def _render_differences(queried_facts: Iterable[HostFacts]) -> Iterator[Content]:
