@@ -34,6 +34,6 @@ each reading. A run that is measured while other work uses the cores takes longe
 
     def show(self, history: LoadHistory, seconds_per_reading: float) -> None:
         """Show the readings so far."""
-        self.border_subtitle = f"one reading every {seconds_per_reading:g} s, newest at the right"
+        self.border_subtitle = f"every {seconds_per_reading:g} s, newest at the right"
         values = [100 * share for share in history.last]
         self.query_one(TimelineChart).update(values, "%", "none", "", axis=_WHOLE_RANGE)
