@@ -1,6 +1,7 @@
 """The charts of times, the marks and the details on the Results page."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -31,6 +32,7 @@ from support.tui.results_page import (
     find_line,
     open_results,
     read_widget,
+    record_synthetic_run,
     wait_for_comparison,
     wait_for_run,
 )
@@ -391,6 +393,22 @@ async def test_plot_has_the_marks_of_all_runs(tmp_path, home):
         page._show(View.RUNS)
         await wait_until(pilot, lambda: "2 runs" in read_widget(app, "#plot-summary"))
         assert "≠ other machine" in read_widget(app, "#plot-summary")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_values_of_runs_are_a_table_without_broken_entries(tmp_path, home, size):
+    for day in range(4, 16):
+        record_synthetic_run(home, day, 12.5, launches=1)
+    app = open_results(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("m")
+        await wait_until(pilot, lambda: page._views.plot.chart.count_stops() == 15)
+        _, *rows = read_widget(app, "#plot-summary").splitlines()
+        entries = [entry for row in rows for entry in re.split(" {3,}", row)]
+        assert entries == [f"2001-01-{day:02} 12.5 ms" for day in range(15, 3, -1)]
+        assert max(map(len, rows)) < page._views.plot.size.width
+        assert rows[0] in read_screen(app)
 
 
 def test_chart_counts_the_iterations_beyond_its_axis():

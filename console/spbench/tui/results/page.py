@@ -82,7 +82,7 @@ both, a metric over runs, a metric over a swept parameter."""
     ResultsPage.-tall.-side-by-side #notes { max-height: 16; }
     ResultsPage.-tall.-side-by-side .-with-chart #notes { max-height: 25%; margin-top: 1; }
     ResultsPage.-tall CompareView #notes:focus { max-height: 60%; }
-    ResultsPage.-short PlotView VerticalScroll { max-height: 2; }
+    ResultsPage.-short PlotView VerticalScroll { max-height: 4; }
     """
 
     poll_seconds = 2.0

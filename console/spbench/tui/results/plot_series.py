@@ -13,6 +13,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.series import Point, Series, build_parameter_series, find_swept_parameters
 from spbench.tui.results.run_rows import name_starts
 from spbench.tui.widgets.plot import PlotPoint, PlotSeries
+from spbench.tui.widgets.text import cell_width, fit
 from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
@@ -20,6 +21,8 @@ LINES_NOTE = "vertical lines: minimum to p95"
 """The meaning of the lines at the points."""
 _MAX_POINTS = 12
 """Largest number of points of a series in the text."""
+_TABLE_GAP = 3
+"""Cells between two columns of the table of runs."""
 
 
 def list_metric_units(runs: Iterable[RecordedRun], case: CasePart | None) -> dict[str, str]:
@@ -150,8 +153,8 @@ def name_runs(series: Series, now: float) -> list[str]:
     return list(name_starts({point.run: point.x for point in series.points}, now).values())
 
 
-def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]:
-    """Return a text of a metric over runs, in a few lines.
+def describe_over_runs(series: Series, now: float, marks: RunMarks) -> str:
+    """Return the newest, best and worst value of a metric over runs.
 
     Runs with marks, or without an end of the case, are neither the best nor the worst, unless there
     are no others.
@@ -181,17 +184,28 @@ def describe_over_runs(series: Series, now: float, marks: RunMarks) -> list[str]
         for label, name in labelled_names
     )
     run_count = format_quantity(len(points), "run")
-    point_texts = [
-        f"{name} {_format_point(points_by_name[name], series, marks)}"
-        for name in names[: -_MAX_POINTS - 1 : -1]
-    ]
     left_out = len(names) - len(comparable_names) if comparable_names else 0
     runs = format_quantity(left_out, "marked or unfinished run")
     note = f" (without {runs})" if left_out else ""
-    return [
-        f"{run_count}{_format_better(series)}: {extremes}{note}",
-        f"From the newest: {', '.join(point_texts)}",
+    return f"{run_count}{_format_better(series)}: {extremes}{note}"
+
+
+def arrange_run_values(series: Series, now: float, marks: RunMarks, width: int) -> list[str]:
+    """Return lines of the runs and their values, row by row from the newest on."""
+    newest_first = list(zip(name_runs(series, now), series.points, strict=True))[::-1]
+    newest_first = newest_first[:_MAX_POINTS]
+    values = [format_value(point.y, series.unit, series.metric) for _, point in newest_first]
+    name_width = max(cell_width(name) for name, _ in newest_first)
+    value_width = max(map(cell_width, values))
+    cells = [
+        f"{fit(name, name_width)} {fit(value, value_width, 'right')}{_format_remarks(point, marks)}"
+        for (name, point), value in zip(newest_first, values, strict=True)
     ]
+    cells_width = max(map(cell_width, cells))
+    columns = max(1, (width + _TABLE_GAP) // (cells_width + _TABLE_GAP))
+    rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
+    gap = " " * _TABLE_GAP
+    return [gap.join(fit(cell, cells_width) for cell in row).rstrip() for row in rows]
 
 
 def describe_over_parameter(all_series: Sequence[Series], parameter: str) -> list[str]:
@@ -214,6 +228,10 @@ def _format_better(series: Series) -> str:
 
 
 def _format_point(point: Point, series: Series, marks: RunMarks) -> str:
+    return f"{format_value(point.y, series.unit, series.metric)}{_format_remarks(point, marks)}"
+
+
+def _format_remarks(point: Point, marks: RunMarks) -> str:
+    """Return the status of a point that did not pass, and the marks of its run."""
     status = "" if point.status == CaseStatus.PASSED else f" {point.status}"
-    marks_text = "".join(f" {mark}" for mark in marks.get(point.run, ()))
-    return f"{format_value(point.y, series.unit, series.metric)}{status}{marks_text}"
+    return status + "".join(f" {mark}" for mark in marks.get(point.run, ()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -17,6 +18,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.report.series import build_run_series, find_swept_parameters
 from spbench.tui.results.plot_series import (
     LINES_NOTE,
+    arrange_run_values,
     build_compared_series,
     build_parameter_plot_series,
     build_run_plot_series,
@@ -28,6 +30,7 @@ from spbench.tui.results.plot_series import (
     format_axis_title,
     list_metric_units,
 )
+from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.plot import Plot, PlotSeries
 
 
@@ -39,7 +42,8 @@ A metric of the case under the cursor of the cases: over the runs that the filte
 the run under the cursor, over a parameter that the suite sweeps, with a series for each
 combination of the others. With two runs, one of them marked (space), the older one is a. Each point
 is a median; its line goes from the least to the p95. The axis fits the medians, and a line that
-goes beyond it has an arrow. Runs that did not measure the metric are named below the title.
+goes beyond it has an arrow. Runs that did not measure the metric are named below the title. Below
+the plot over runs are their values, row by row from the newest on.
 ! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
 m shows the next metric, X the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
@@ -59,6 +63,8 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         self._units: dict[str, str] = {}  # by the metrics that the shown runs have
         self._metric = ""
         self._parameter = ""
+        self._lines: Sequence[str] = ()
+        self._arrange_values: Callable[[int], list[str]] = lambda width: []
 
     def compose(self) -> ComposeResult:
         yield Static("", id="plot-title", markup=False)
@@ -139,10 +145,11 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         series = build_run_series(self._runs, case.id, self._metric)
         missing = describe_runs_without(self._runs, case.id, self._metric, now)
         head = "\n".join(filter(None, (f"{self._format_metric()} of {case.id}", missing)))
-        lines = describe_over_runs(series, now, self._marks)
+        values = partial(arrange_run_values, series, now, self._marks)
+        summary = describe_over_runs(series, now, self._marks)
         unit = choose_plot_unit([series])
         points = build_run_plot_series(series, unit, now, self._marks)
-        self._show(head, [points], "run", format_axis_title(series, unit), lines)
+        self._show(head, [points], "run", format_axis_title(series, unit), [summary], values)
 
     def _plot_over_parameter(self, run: RecordedRun, case: CasePart) -> None:
         swept = self._list_swept()
@@ -172,12 +179,28 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         return f"{self._format_title()}{_format_position('m', self._metric, self._units)}"
 
     def _show(
-        self, head: str, points: Sequence[PlotSeries], x: str, y: str, lines: Sequence[str]
+        self,
+        head: str,
+        points: Sequence[PlotSeries],
+        x: str,
+        y: str,
+        lines: Sequence[str],
+        arrange_values: Callable[[int], list[str]] = lambda width: [],
     ) -> None:
         self.query_one("#plot-title", Static).update(head)
         self.chart.display = bool(points)
         self.chart.update(points, x, y, lines_note=LINES_NOTE)
+        self._lines = lines
+        self._arrange_values = arrange_values
+        self._show_summary()
+
+    def _show_summary(self) -> None:
+        lines = [*self._lines, *self._arrange_values(self.size.width - SCROLL_BAR)]
         self.query_one("#plot-summary", Static).update("\n".join(lines))
+
+    def on_resize(self) -> None:
+        """Arrange the values of the runs in the new width."""
+        self._show_summary()
 
 
 def _keep_or_first(name: str, names: Sequence[str]) -> str:
