@@ -29,7 +29,13 @@ from spbench.tui.run.panes.hosts_panel import HostLoadsPane
 from spbench.tui.run.panes.lower_panes import LowerPanes
 from spbench.tui.run.panes.overview import HostMapPane, PartsPane, PreviousPane
 from spbench.tui.run.rank_cells import build_rank_columns
-from spbench.tui.run.wide_layout import choose_left_width, fit_left, fit_right, fit_strip
+from spbench.tui.run.wide_layout import (
+    MIN_FINDINGS_PANE_LINES,
+    choose_left_width,
+    fit_left,
+    fit_right,
+    fit_strip,
+)
 from spbench.tui.widgets.fixed_rows import FixedRows
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
@@ -276,7 +282,8 @@ class RunBody(Container):
     def show_parts(self, max_bars: int) -> None:
         """Show the parts of an iteration on a full screen, if any case has bars."""
         self._parts_lines = max_bars + PARTS_LEGEND_LINES if max_bars and self.is_full else 0
-        self.query_one("#parts-pane").display = self._parts_lines > 0
+        if not self._parts_lines:  # `fit_left` shows it if there are lines for it
+            self.query_one("#parts-pane").display = False
 
     def show_previous(self, has_previous: bool) -> None:
         """Show the previous run next to the cases of a full screen, if there is one."""
@@ -323,7 +330,9 @@ class RunBody(Container):
             height -= left_lines
         left_height = self.query_one("#left").size.height if is_wide else 0
         self._limit_height("#cases-pane", cases_lines, left_height)
-        self._limit_height("#previous-pane", cases + frame_lines, left_height // 2)
+        max_previous_lines = left_height - cases_lines - MIN_FINDINGS_PANE_LINES
+        previous_lines = min(cases + frame_lines, max_previous_lines)
+        self._limit_height("#previous-pane", previous_lines, left_height // 2)
         if is_wide:
             fit_left(
                 self,

@@ -33,6 +33,10 @@ MAP_FRAME_LINES = 2
 MIN_MAP_LINES = 6
 MAX_MAP_SHARE = 0.34
 MAX_PARTS_SHARE = 0.34
+MIN_PARTS_LINES = 5
+MIN_FINDINGS_ROWS = 4
+MIN_FINDINGS_PANE_LINES = MIN_FINDINGS_ROWS + FRAME_LINES
+"""Lines of the smallest pane of the parts, and of that of the findings on a full screen."""
 MAX_STRIP_LINES = 4
 MIN_LOADS_LINES = 5
 """Lines of the smallest panes, with their frames."""
@@ -72,6 +76,9 @@ def share_left(free_lines: int, *, parts: int) -> LeftHeights:
     parts_lines = 0
     if parts:
         parts_lines = min(parts + FRAME_LINES, round(free_lines * MAX_PARTS_SHARE))
+        is_too_low = parts_lines < MIN_PARTS_LINES
+        if is_too_low or free_lines - parts_lines < MIN_FINDINGS_PANE_LINES:
+            parts_lines = 0
     shared_lines = free_lines - parts_lines
     findings_lines = min(shared_lines - MIN_HISTOGRAM_LINES, MAX_FINDINGS_LINES)
     has_histogram = findings_lines >= MIN_FINDINGS_LINES
@@ -141,7 +148,9 @@ def fit_left(body: Container, height: int, *, parts: int, is_short: bool, has_ch
     # Set once: each other height, also for a moment, costs a layout of the page.
     has_histogram = heights.has_histogram and has_charts
     findings.styles.height = heights.findings if has_histogram else "1fr"
-    body.query_one("#parts-pane").styles.height = heights.parts
+    parts_pane = body.query_one("#parts-pane")
+    parts_pane.styles.height = heights.parts
+    parts_pane.display = heights.parts > 0
     histogram.display = has_histogram
 
 
