@@ -95,6 +95,8 @@ class HostMap(HeatMap):
             self._show_grid(slowness_by_case.get(shown_case, {}))
             return
         cases = [case for case in slowness_by_case if slowness_by_case[case]]
+        compared = {host for case in cases for host in slowness_by_case[case]}
+        hosts = self._hosts = [host for host in hosts if host in compared]
         rows = [[slowness_by_case[case].get(host) for host in hosts] for case in cases]
         marks = [
             [self._limit_brief(ratio, case, host) for ratio, host in zip(row, hosts, strict=True)]
