@@ -6,10 +6,13 @@ from textual.geometry import Size
 
 from spbench.record.outliers.host_slowness import find_host_slowness
 from spbench.record.stragglers import MIN_BLOCKS
+from spbench.report.comparison.compare import compare
+from spbench.report.comparison.rows import case_rows
 from spbench.report.previous_times import list_previous_times
 from spbench.tui.run.case_rows import CaseRow
 from spbench.tui.run.panels import Panel, list_panels
 from spbench.tui.run.panes.overview import HostMap, PreviousRows
+from spbench.tui.run.wide_layout import MIN_FINDINGS_PANE_LINES, MIN_PARTS_LINES, share_left
 from spbench_core.events.statuses import CaseStatus
 from support import sample_events as make
 from support.sample_runs import make_case, make_run
@@ -127,3 +130,33 @@ def test_times_of_unfinished_and_disturbed_cases_are_marked():
     cells = {name: rows.cells(name) for name in "abc"}
     assert [cells[name][1].text for name in "abc"] == ["…4.00 ms", "~4.00 ms", "4.00 ms"]
     assert [cells[name][2] for name in "abc"] == ["…2.00 ms"] * 3
+
+
+@pytest.mark.parametrize("status", [CaseStatus.CANCELLED, CaseStatus.TIMEOUT])
+def test_cancelled_case_is_not_compared_with_the_previous_run(status):
+    previous_run = make_run(make_case("a", {"time_ms": 4.0}))
+    work = {"benchmark": "made.up", "params": {"halo_len": 1}}
+    state = make.build_state([make.run_start(make.describe_case("a", 2, **work))])
+    times = list_previous_times(previous_run, [case.identity for case in state.cases.values()])
+    row = CaseRow(status, "a", 2, None, 2.0, True, None, (0, 0))
+    cells = PreviousRows(times, {"a": row}).cells("a")
+    assert cells[2:] == ["…2.00 ms", ""]
+
+
+async def test_hosts_without_a_value_have_no_column():
+    lines = await draw_map(["n1", "n2", "n3"], {"a": {"n1": 1.0, "n2": 1.1}}, "a", (60, 10))
+    assert lines[0].split() == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("free_lines", range(10, 40))
+def test_parts_have_rows_and_findings_stay_readable(free_lines):
+    heights = share_left(free_lines, parts=6)
+    assert heights.parts == 0 or heights.parts >= MIN_PARTS_LINES
+    assert (heights.findings or free_lines - heights.parts) >= MIN_FINDINGS_PANE_LINES
+
+
+def test_case_that_was_cut_short_has_no_ratio_in_a_comparison():
+    a = make_run(make_case("a", {"time_ms": 4.0}))
+    b = make_run(make_case("a", {"time_ms": 2.0}, status="cancelled"))
+    [row] = case_rows(compare(a, b))
+    assert (row.ratio, row.interval, row.cut_short) == ("", "", (False, True))

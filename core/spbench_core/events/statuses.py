@@ -42,6 +42,11 @@ class CaseStatus(StrEnum):
         return self in (CaseStatus.ERROR, CaseStatus.TIMEOUT)
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether the case ended early, so that iterations are missing."""
+        return self.is_broken or self in (CaseStatus.CANCELLED, CaseStatus.UNFINISHED)
+
+    @property
     def is_bad(self) -> bool:
         """Whether the case ran and did not pass: a retry runs it again."""
         return self is CaseStatus.FAILED or self.is_broken

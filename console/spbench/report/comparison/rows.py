@@ -19,6 +19,7 @@ from spbench.report.comparison.model import (
     RunComparison,
 )
 from spbench.report.text_tables import TextColumn
+from spbench_core.events.statuses import CaseStatus
 
 
 class OutcomeLabel(StrEnum):
@@ -103,7 +104,7 @@ class ComparedRow:
     @property
     def ratio(self) -> str:
         """The ratio of b to a, such as ``1.27x``; ``~1.27x`` if times were disturbed."""
-        if self.row is None or self.row.ratio is None:
+        if self.row is None or self.row.ratio is None or any(self.cut_short):
             return ""
         # Disturbances affect times, but not bytes and counts.
         disturbed = any(self.disturbed) and self.row.better != "none"
@@ -112,7 +113,14 @@ class ComparedRow:
     @property
     def interval(self) -> str:
         """The ratio's 95 % interval, such as ``1.21 to 1.33``."""
-        return "" if self.row is None else format_interval(self.row)
+        return "" if self.row is None or any(self.cut_short) else format_interval(self.row)
+
+    @property
+    def cut_short(self) -> tuple[bool, bool]:
+        """Whether the case was cut short in a and in b, so that iterations are missing."""
+        statuses = self.pair.status_a, self.pair.status_b
+        is_a, is_b = (CaseStatus(status).is_cut_short for status in statuses)
+        return is_a, is_b
 
     @property
     def conclusion(self) -> str:

@@ -20,7 +20,7 @@ from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.run_details import Fact, list_case_facts
 from spbench.tui.advice import name_keys
-from spbench.tui.cells import format_value_cell, make_status_cell, make_status_span
+from spbench.tui.cells import PRELIMINARY, format_value_cell, make_status_cell, make_status_span
 from spbench.tui.results.case_times import LoadedTimes, show_case_history, show_case_times
 from spbench.tui.results.compare_view import MIN_HEIGHT_WITH_CHART
 from spbench.tui.results.fact_table import build_fact_table
@@ -88,11 +88,13 @@ class RecordedCaseRows:
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of a case."""
         case = self._get_case(key)
+        is_preliminary = case.status.is_cut_short and _TIME in case.metrics
+        preliminary = PRELIMINARY if is_preliminary else ""
         return (
             make_status_cell(case.status, case.status_text, noisy=case.noisy is not None),
             *self._swept.cells(case.id),
             str(case.np),
-            format_value_cell(self.sort_value(key, "time"), "ms"),
+            preliminary + format_value_cell(self.sort_value(key, "time"), "ms"),
             TableCell(format_value_cell(self.sort_value(key, "reference"), "ms"), "muted"),
             TableCell(
                 format_efficiency(case.efficiency(), disturbed=case.disturbed),

@@ -22,6 +22,7 @@ from spbench.report.comparison.unjudged import (
     find_lacking_launches,
 )
 from spbench.tui.advice import name_keys
+from spbench.tui.cells import PRELIMINARY
 from spbench.tui.results.case_times import LoadedTimes, TimesOfPair, show_compared_times
 from spbench.tui.results.compared_sides import (
     Repetition,
@@ -105,11 +106,15 @@ class CompareRows:
         row = self._rows[key]
         outcome = TableCell(row.label, _STYLES[row.label]) if row.label else ""
         metric = (row.metric,) if self._all_metrics else ()
+        values = (
+            _make_value_cell(text, is_preliminary=is_cut_short)
+            for text, is_cut_short in zip((row.a, row.b), row.cut_short, strict=True)
+        )
         return (
             outcome,
             *self._swept.cells(row.pair.id),
             *metric,
-            *(_make_value_cell(row.a), _make_value_cell(row.b), row.ratio, row.interval),
+            *(*values, row.ratio, row.interval),
         )
 
     def sort_value(self, key: Hashable, column: str) -> Any:
@@ -121,6 +126,8 @@ class CompareRows:
             return _LABELS.index(row.label) if row.label else None
         if column == "case":
             return row.pair.id
+        if column in ("ratio", "interval") and not row.ratio:
+            return None
         return getattr(row.row, column) if row.row else None
 
     def search_text(self, key: Hashable) -> str:
@@ -325,7 +332,7 @@ to the notes, which then have more lines; up and down scroll them."""
 
 def _describe_factor(row: ComparedRow) -> str:
     """Return ``about 180x slower, not judged`` for a large ratio, or nothing."""
-    ratio = row.row.ratio if row.row else None
+    ratio = row.row.ratio if row.row and row.ratio else None
     if row.label is not OutcomeLabel.NOT_JUDGED or not ratio:
         return ""
     factor = max(ratio, 1 / ratio)
@@ -335,8 +342,10 @@ def _describe_factor(row: ComparedRow) -> str:
     return f"about {format_factor(factor)} {word}, not judged"
 
 
-def _make_value_cell(text: str) -> TableCell:
-    """Return the cell of a value, greyed out if it is disturbed."""
+def _make_value_cell(text: str, *, is_preliminary: bool) -> TableCell:
+    """Return the cell of a value; grey if it is preliminary or disturbed."""
+    if is_preliminary and text:
+        return TableCell(PRELIMINARY + text, "muted")
     return TableCell(text, "muted" if text.startswith("~") else "")
 
 

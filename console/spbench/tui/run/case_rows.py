@@ -43,9 +43,6 @@ _PROGRESS_INDEX = next(index for index, column in enumerate(COLUMNS) if column.k
 _MIN_CHECKS_WIDTH = 6
 LEGEND = "time: median over iterations of the slowest rank in each"
 """The meaning of the times, for the title of the table."""
-_CUT_SHORT = frozenset(
-    {CaseStatus.ERROR, CaseStatus.TIMEOUT, CaseStatus.CANCELLED, CaseStatus.UNFINISHED}
-)
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 
 
@@ -63,7 +60,8 @@ class CaseRow:
         done: The completed share of the present phase in percent, the same as in the headline;
             None unless the case is running.
         time: The time in ms: that of the slowest rank per iteration, then the median.
-        is_preliminary: Whether the case is running, so that the time is preliminary.
+        is_preliminary: Whether the case is running or was cut short, so that iterations are
+            missing.
         reference: The reference of the time, in ms.
         checks: Numbers of passed and of all checks, each counted once per rank.
         noisy: Whether other work used the cores of the ranks.
@@ -121,7 +119,7 @@ class CaseRow:
         passed, total = self.checks
         if passed < total:
             return "failed"
-        return "muted" if self.status in _CUT_SHORT else "passed"
+        return "muted" if self.status.is_cut_short else "passed"
 
     def sort_value(self, column: str) -> Any:
         """Return the sort key in a column."""
@@ -236,13 +234,14 @@ class RunCaseRows:
         elif waits and time is None:  # the page has opened after the repeats so far
             summary = case.summary("time_ms")
             time = summary.p50 if summary else None
+        status = CaseStatus.WAITING if waits else self._feed.case_status(case)
         return CaseRow(
-            status=CaseStatus.WAITING if waits else self._feed.case_status(case),
+            status=status,
             id=case.id,
             ranks=case.identity.np,
             done=compute_phase_percent(self._feed.state, case.id) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,
-            is_preliminary=running and not self._feed.ended,
+            is_preliminary=status.is_cut_short or (running and not self._feed.ended),
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
             checks=case.check_counts,
             status_text=status_text,
