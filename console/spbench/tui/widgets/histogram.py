@@ -64,6 +64,7 @@ class HistogramChart(Chart):
     _above_range = 0
     _largest = 0.0
     _is_log = False
+    _median_name = "median"
 
     def update(
         self,
@@ -77,6 +78,7 @@ class HistogramChart(Chart):
         largest: float = 0.0,
         log: bool = False,
         quantiles: Mapping[str, float] | None = None,
+        median_name: str = "median",
     ) -> None:
         """Show other samples.
 
@@ -90,6 +92,7 @@ class HistogramChart(Chart):
             largest: The largest of these samples.
             log: Whether the bins have equal ratios.
             quantiles: Values by name that are listed where lines are free.
+            median_name: The name of the median in that list.
 
         Raises:
             ValueError: The numbers of edges and counts do not match.
@@ -106,6 +109,7 @@ class HistogramChart(Chart):
         self._above_range = above_range
         self._largest = scale.convert(largest)
         self._is_log = log
+        self._median_name = median_name
         self.redraw()
 
     def count_stops(self) -> int:
@@ -156,13 +160,14 @@ class HistogramChart(Chart):
 
     def _render_quantiles(self, width: int) -> list[list[Piece]]:
         """Return a line for each quantile."""
-        names_width = max(map(cell_width, self._quantiles))
+        names_width = max(map(cell_width, (*self._quantiles, self._median_name)))
         ratios = self._describe_ratios(width - names_width - _VALUE_WIDTH - len(_RATIO_GAP))
         rows: list[list[Piece]] = []
         for name, value in self._quantiles.items():
             text = fit(self._format(value), _VALUE_WIDTH, "right")
             ratio = _RATIO_GAP + ratios[name] if ratios else ""
-            label = (fit(name, names_width), "axis")
+            label_text = self._median_name if name == "median" else name
+            label = (fit(label_text, names_width), "axis")
             rows.append([label, (fit(text + ratio, max(1, width - names_width)), "text")])
         return rows
 

@@ -260,7 +260,8 @@ class RankStrip(Chart):
     def _summarize_all(self) -> str:
         """Return the number of ranks, the failed ones, and the message on slow ones."""
         parts = [format_quantity(len(self._ratios), "rank"), self._failed_text, self._note]
-        return ", ".join(part for part in parts if part)
+        # The parts may have commas themselves.
+        return ("; " if self._failed_text else ", ").join(part for part in parts if part)
 
     def _summarize_failed(self) -> str:
         """Return the number of failed ranks with one of them; empty if none failed."""

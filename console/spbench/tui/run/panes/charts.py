@@ -179,6 +179,7 @@ class HistogramPane(ChartPane):
         value_by_mark |= {name: live.values.percentile(part) for name, part in _PERCENTILES.items()}
         quantiles = {name: live.values.percentile(part) for name, part in _QUANTILES.items()}
         # The same in list, caption and tables: the median of the repeats' medians.
+        has_other_median = quantiles["median"] != live.median()
         quantiles["median"] = live.median()
         chart.update(
             bins.edges,
@@ -189,6 +190,7 @@ class HistogramPane(ChartPane):
             above_range=bins.above_range,
             largest=live.values.largest,
             log=log,
+            median_name="median of repeats" if has_other_median else "median",
         )
 
     def empty(self, reason: str) -> None:
