@@ -251,7 +251,10 @@ def _describe_interruption(cases: Iterable[CaseState]) -> Iterator[str]:
         ratio, rank, case = max(skews, key=lambda skew: skew[0])
         name = f"rank {rank} on {case.measured.ranks[rank].host}"
         typical = name_typical_rank(case.measured.ranks, rank)
-        mean = f"on average it takes {format_factor(ratio)} as long as {typical}"
+        median_ratio = case.compute_rank_skews().get(rank)
+        mean = f"by its mean it takes {format_factor(ratio)} as long as {typical}"
+        if median_ratio is not None:
+            mean += f", by its median {format_factor(median_ratio)}"
         yield f"{name} was interrupted in {case.id}: {mean}"
 
 

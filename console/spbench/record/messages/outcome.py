@@ -22,7 +22,7 @@ _RESULTS: tuple[_Result, ...] = (
 
 
 def describe_outcome(cases: Iterable[CaseState]) -> str:
-    """Return ``9 cases: 7 passed (1 of them noisy); longest: memory, 2.1 s``.
+    """Return ``9 cases: 7 passed, 2 failed; longest with setup: memory, 2.1 s``.
 
     The longest case is the one that took the most time, with its preparation and checks.
     """
@@ -38,7 +38,7 @@ def describe_outcome(cases: Iterable[CaseState]) -> str:
     if len(durations) < 2:
         return summary
     longest = max(durations, key=durations.__getitem__)
-    return f"{summary}; longest: {longest}, {format_duration(durations[longest])}"
+    return f"{summary}; longest with setup: {longest}, {format_duration(durations[longest])}"
 
 
 def count_results(cases: Iterable[CaseState]) -> dict[_Result, int]:
