@@ -167,7 +167,7 @@ def test_demo_plays_from_the_wheel(installed_bin: Path, tmp_path: Path) -> None:
     terminal = Tmux(tmp_path, 120, 40, arguments)
     try:
         terminal.wait_for_text("sim01")
-        terminal.press("q")
+        terminal.press("C-q")
         terminal.wait_for_text("left with 0")
     finally:
         terminal.close()

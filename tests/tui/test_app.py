@@ -15,7 +15,7 @@ from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
 from spbench.record.runs.folder import RunFolder
 from spbench.tui import start
-from spbench.tui.app import ConsoleApp
+from spbench.tui.app import QUIT_QUESTION, ConsoleApp
 from spbench.tui.context import ConsoleContext
 from spbench.tui.dialogs import Confirm
 from spbench.tui.guide.actions import collect_action_ids
@@ -387,11 +387,26 @@ async def test_quitting_asks_during_an_unwatched_run(tmp_path, monkeypatch):
         assert "`" not in read_screen(app)
 
 
-async def test_quitting_without_a_run_does_not_ask(tmp_path):
+@pytest.mark.parametrize(("key", "quits"), [("enter", True), ("y", True), ("escape", False)])
+async def test_q_asks_before_it_quits(tmp_path, key, quits):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
         await pilot.press("q")
-        await pilot.pause()
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await wait_until(pilot, lambda: "Stay (n)" in read_screen(app))
+        assert QUIT_QUESTION in " ".join(read_screen(app).replace("│", "").split())
+        await pilot.press(key)
+        await wait_until(pilot, lambda: not isinstance(app.screen, Confirm) or not app.is_running)
+        assert (app.return_value == 0) == quits
+
+
+async def test_ctrl_q_quits_at_once_without_a_run(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        await pilot.press("ctrl+q")
+        await wait_until(pilot, lambda: not app.is_running)
     assert app.return_value == 0
 
 

@@ -100,7 +100,7 @@ def test_demo_plays_without_mpi_and_colour(tmux, tmp_path):
     colours = {int(number) for number in re.findall(r"38;5;(\d+)", terminal.read_screen("-e"))}
     assert colours
     assert colours <= GREYS
-    terminal.press("q")
+    terminal.press("C-q")
     terminal.wait_for_text("left with 0")
 
 
@@ -113,7 +113,7 @@ def test_recorded_run_replays_at_full_speed_to_its_end(tmux, tmp_path):
     terminal = tmux([SPBENCH, "replay", "last", "--speed", "max", *home], 200, 60)
     terminal.wait_for_text("! fault found")
     assert "damaged" in terminal.wait_for_text("largest error")
-    terminal.press("q")
+    terminal.press("C-q")
     terminal.wait_for_text("left with 0")
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _PAGE_ACTIONS = frozenset({"show_page", "choose", "cheat_sheet", "jump", "messages", "settings"})
 """Actions that are disabled while a dialog is open."""
+QUIT_QUESTION = "Quit the console? (Ctrl+Q quits without this question.)"
 UNSAVED_CHECK_INTERVAL = 0.5
 """Time between two checks for unsaved text, in seconds; only for the console in a browser."""
 # Escape sequences that app_index.html looks for; terminals do not show them.
@@ -267,8 +268,8 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             markup=False,
         )
 
-    def action_leave(self) -> None:
-        """Quit, after a question if a text is unsaved or a run is still running."""
+    def action_leave(self, always_asks: bool = False) -> None:
+        """Quit; ask first if text is unsaved, a run is running, or always."""
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm, LeaveDialog
 
@@ -297,6 +298,8 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             self.push_screen(leave_dialog, answer)
         elif reasons:
             self.push_screen(Confirm(question, "Quit", "Stay"), answer)
+        elif always_asks:
+            self.push_screen(Confirm(QUIT_QUESTION, "Quit", "Stay", enter_is_yes=True), answer)
         else:
             self.exit(0)
 

@@ -33,7 +33,8 @@ APP_BINDINGS = (
         "Environment",
         "Add to the environment of the ranks of runs from here",
     ),
-    make_binding("app.quit", "q,ctrl+q", "leave", "Quit", "Quit the console", show=True),
+    make_binding("app.quit", "ctrl+q", "leave", "Quit", "Quit the console", show=True),
+    make_binding("app.ask-to-quit", "q", "leave(True)", "Ask to quit", "Ask, then quit"),
     make_binding(
         "app.cheat-sheet",
         "question_mark",
