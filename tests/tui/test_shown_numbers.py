@@ -28,7 +28,7 @@ from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
 from spbench.tui.run.details import _list_case_lines
 from spbench.tui.run.page import RunPage
 from spbench.tui.run.rank_cells import build_rank_cells, build_rank_columns, get_rank_sort_value
-from spbench_core.events.statuses import RankPhase
+from spbench_core.events.statuses import CaseStatus, RankPhase
 from support.sample_events import (
     build_state,
     case_judged,
@@ -57,7 +57,7 @@ def assert_amounts(cells):
 
 @pytest.mark.parametrize("value", VALUES)
 def test_case_and_rank_cells_have_units(value):
-    row = CaseRow("running", "a", 4, 0.5, value, True, 2 * value, (12, 12))
+    row = CaseRow(CaseStatus.RUNNING, "a", 4, 0.5, value, True, 2 * value, (12, 12))
     columns = [column.key for column in COLUMNS]
     cells = dict(zip(columns, list_texts(row.cells()), strict=True))
     assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
@@ -210,7 +210,7 @@ def test_sorts_ranks_by_every_column():
 
 
 def test_sorts_cases_by_every_column():
-    row = CaseRow("running", "a", 4, 0.5, 1.0, True, 2.0, (11, 12))
+    row = CaseRow(CaseStatus.RUNNING, "a", 4, 0.5, 1.0, True, 2.0, (11, 12))
     values = {column.key: row.sort_value(column.key) for column in COLUMNS}
     assert values["efficiency"] == 2.0
     assert values["progress"] == 0.5
@@ -241,7 +241,7 @@ def test_active_times_have_a_column_if_waits_are_measured():
 
 
 def test_reference_that_is_far_too_slow_has_no_percentage():
-    row = CaseRow("passed", "a", 4, None, 1.0, False, 5.8, (1, 1))
+    row = CaseRow(CaseStatus.PASSED, "a", 4, None, 1.0, False, 5.8, (1, 1))
     efficiency = row.cells()[[column.key for column in COLUMNS].index("efficiency")]
     assert (efficiency.text, efficiency.style) == ("> 200 %", "muted")
 
@@ -255,5 +255,5 @@ def test_passed_checks_of_a_lost_rank_are_not_green(phase):
     ]
     assert (lost.text, lost.style) == (done.text, "muted")
     assert done.style == "passed"
-    row = CaseRow("error", "a", 4, None, 1.0, False, 2.0, (4, 4))
+    row = CaseRow(CaseStatus.ERROR, "a", 4, None, 1.0, False, 2.0, (4, 4))
     assert row.cells()[-1].style == "muted"
