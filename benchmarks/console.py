@@ -215,7 +215,7 @@ def measure_replay() -> float:
         command = [SPBENCH, "replay", folder.name, "--speed", "max", "--home", home]
         with Terminal(command, REPOSITORY) as terminal:
             seconds = terminal.wait_for_text("passed 1/1")
-            terminal.press("q")
+            terminal.press("\x11")  # Ctrl+Q
         return seconds
 
 
