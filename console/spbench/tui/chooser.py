@@ -70,7 +70,7 @@ marked one."""
     ]
     DEFAULT_CSS = """
     Chooser OptionList {
-        height: auto; border: none; padding: 0; margin-top: 1;
+        height: auto; border: none; padding: 0 1 0 0; margin-top: 1;
         background: transparent;
     }
     """

@@ -298,7 +298,8 @@ class FieldForm(Modal[Answer | None]):
             return
         choices = row.choices(box)
         if not choices:
-            self.app.notify("this field has no choices: type its value", timeout=4)
+            hint = f"This field has no choices: type its value. {row.hint}"
+            self.query_one("#hint", Static).update(hint)
             return
         value = box.value.strip() or row.empty_value
         remark = "the present one" if box.value.strip() else "the present one, as the default"
