@@ -282,7 +282,7 @@ async def test_r_runs_b_again_if_both_sides_have_enough_launches(tmp_path, home,
     async with app.run_test(size=(80, 24)) as pilot:
         monkeypatch.setattr(app.context, "start_run", lambda *args, **_: starts.append(args))
         page = await wait_for_run(pilot)
-        assert "R Run again" in read_screen(app)
+        await wait_until(pilot, lambda: "R Run again" in read_screen(app))
         await pilot.press("down", "space", "up", "space", "end", "c")
         await wait_for_comparison(pilot, "20010104", "20010105")
         await wait_until(pilot, lambda: "R Run b again" in read_screen(app))

@@ -1546,7 +1546,7 @@ async def test_run_of_a_killed_console_is_unfinished(open_run):
         )
         await run.wait_until(lambda: all(run.row(rank)[3] == "unfinished" for rank in range(4)))
         await run.wait_until(
-            lambda: "…" not in read_screen(run.app) and "waiting" not in read_screen(run.app)
+            lambda: "… " not in read_screen(run.app) and "waiting" not in read_screen(run.app)
         )
         await run.focus("cases")
         await run.press("enter")
