@@ -247,6 +247,7 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
             self._survey.answer_times.get(hosts.host or "", ""),
         )
         self._show_details()
+        self.call_after_refresh(self._fit_rows)  # the lines of new findings are known then
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the hosts of the source under the cursor."""
