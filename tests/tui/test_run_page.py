@@ -1356,7 +1356,9 @@ async def test_samples_of_one_rank_only_are_named(open_run):
     events = make_running_events()[:-4]
     async with open_run(WIDE, events) as run:
         run.source.send(*make_samples([[2.0] * 14]))
-        await run.wait_for_texts("only rank 0 sent times: 14 iterations; choose it in Ranks")
+        await run.wait_for_texts(
+            "only rank 0 sent times: 14 iterations; arrow keys in Ranks choose it"
+        )
 
 
 async def test_headline_row_and_charts_have_the_same_phase(open_run):

@@ -176,7 +176,9 @@ async def test_typed_text_is_undone_only_in_the_text(suite):
         editor.focus()
         await pilot.press("ctrl+home", "#")
         text = editor.text
+        assert app.screen.offers("undo")
         await pilot.press("escape", "ctrl+z")
+        assert not app.screen.offers("undo")
         await wait_until(pilot, lambda: "go to the text (e)" in "".join(list_messages(app)))
         assert editor.text == text
         await pilot.press("e")

@@ -138,7 +138,8 @@ class RunLibrary:
         baseline = make_baseline_run(load_baseline(self.home, name), baseline_path(self.home, name))
         if set(baseline.made_of) == {b.summary.id}:
             raise UsageError(
-                f"The baseline {name} was made of the run under the cursor: move to another run."
+                f"The baseline {name} was made of the run under the cursor: "
+                "move to another run, or press R for a new one."
             )
         return self.compare(baseline, b)
 

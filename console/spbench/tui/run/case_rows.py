@@ -41,7 +41,7 @@ COLUMNS = (
 )
 _PROGRESS_INDEX = next(index for index, column in enumerate(COLUMNS) if column.key == _PROGRESS)
 _MIN_CHECKS_WIDTH = 6
-LEGEND = "time: median over iterations of the slowest rank in each"
+LEGEND = "time: median over iterations of the slowest rank in each iteration"
 """The meaning of the times, for the title of the table."""
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.document._edit import Edit
 from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import OptionList, TextArea
@@ -165,14 +164,20 @@ class TextPane(Vertical):
 
         Typed text is only undone in the text, where the user sees it.
         """
-        return self._change_history(self.editor.undo, self.editor.history.undo_stack)
+        return self._change_history(self.editor.undo, "undo")
 
     def redo(self) -> int:
         """Redo the last undone change; see `undo`."""
-        return self._change_history(self.editor.redo, self.editor.history.redo_stack)
+        return self._change_history(self.editor.redo, "redo")
 
-    def _change_history(self, change: Callable[[], None], steps: Sequence[Sequence[Edit]]) -> int:
-        if not self.editor.has_focus and steps and not find_name(steps[-1]):
+    def can_change_history(self, action: str) -> bool:
+        """Return whether undo or redo would change the text; typed text needs the focus."""
+        history = self.editor.history
+        steps = history.undo_stack if action == "undo" else history.redo_stack
+        return self.editor.has_focus or not steps or bool(find_name(steps[-1]))
+
+    def _change_history(self, change: Callable[[], None], action: str) -> int:
+        if not self.can_change_history(action):
             self.app.notify(TYPED, severity="warning", timeout=8)
             return 0
         location = self.editor.cursor_location

@@ -68,8 +68,9 @@ class MetricSamples:
             return ""
         count = format_quantity(max(counts.values()), "iteration")
         if len(counts) == 1:
-            return f"only rank {next(iter(counts))} sent times: {count}; choose it in Ranks"
-        return f"{len(counts)} ranks sent times: up to {count}; choose one in Ranks"
+            rank = next(iter(counts))
+            return f"only rank {rank} sent times: {count}; arrow keys in Ranks choose it"
+        return f"{len(counts)} ranks sent times: up to {count}; arrow keys in Ranks choose one"
 
 
 class SamplesCache:
