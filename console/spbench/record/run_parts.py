@@ -127,6 +127,7 @@ class CaseCounts:
         repeats: The repeats of all cases, as far as known.
         ended_repeats: The repeats of cases with a result, and the ended ones of running cases.
         bad_repeats: The repeats of cases that did not pass.
+        failed: Other cases with a failure, an error or a timeout.
         fault_found: Cases that failed because their planted fault was found.
         found_repeats: The repeats of these cases, which are not among the bad ones.
     """
@@ -139,6 +140,7 @@ class CaseCounts:
     repeats: int
     ended_repeats: int
     bad_repeats: int
+    failed: int = 0
     fault_found: int = 0
     found_repeats: int = 0
 
@@ -146,12 +148,15 @@ class CaseCounts:
         """Return the progress of a run, or the result of one that has ended.
 
         ``3/4 cases``, for cases with repeats ``7/16 repeats``, or ``2/4 passed, 2 faults found``.
+        Failed cases are counted only next to cases that did not run to their end, since otherwise
+        they are the rest.
         """
         if not ended and self.repeats > self.total:
             return f"{self.ended_repeats}/{self.repeats} repeats"
         if not ended:
             return f"{self.ran}/{self.total} cases"
         counts = {
+            CaseStatus.FAILED: self.failed if self.cancelled or self.idle else 0,
             FaultOutcome.FOUND: self.fault_found,
             CaseStatus.CANCELLED: self.cancelled,
             "did not run": self.idle,
@@ -182,6 +187,7 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
         ended_repeats=sum(case.repeats for case in judged)
         + sum(case.num_ended_repeats for case in running),
         bad_repeats=sum(case.repeats for case in bad) - found_repeats,
+        failed=len(bad) - len(found_cases),
         fault_found=len(found_cases),
         found_repeats=found_repeats,
     )

@@ -48,6 +48,12 @@ def test_description_excludes_cases_that_never_ran(cases, running_text, ended_te
         assert counts.describe(ended=True).startswith(ended_text)
 
 
+def test_failed_cases_are_counted_next_to_cancelled_ones():
+    cases = [build_case("passed"), build_case("error"), build_case("cancelled")]
+    assert count_cases(cases).describe(ended=True) == "1/3 passed, 1 failed, 1 cancelled"
+    assert count_cases(cases[:2]).describe(ended=True) == "1/2 passed"
+
+
 def test_counts_all_cancelled_cases():
     counts = count_cases([build_case("cancelled"), build_case("cancelled", None)])
     assert counts == CaseCounts(
