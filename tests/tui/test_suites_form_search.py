@@ -113,6 +113,19 @@ def test_sizes_have_one_notation():
     assert "HxW" not in FieldRow(fields["image_size"], "image_size", "").hint
 
 
+async def test_field_with_exactly_the_searched_name_comes_first(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("f4")
+        await choose(pilot, "gemm")
+        form = await wait_for_form(pilot)
+        await pilot.press("ctrl+f", "n")
+        await wait_until(pilot, lambda: list_shown_names(form)[:1] == ["n"])
+        await pilot.press("enter", "6", "4")
+        await wait_until(pilot, lambda: form.texts.by_name["n"] == "64")
+
+
 async def test_f3_shows_only_fields_with_a_value_of_their_own(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:

@@ -57,6 +57,10 @@ class RowFilter:
         """Return whether the name of a row has all words, so that it comes first."""
         return bool(self._words) and all(word in row.name_text.lower() for word in self._words)
 
+    def is_name_of(self, row: FormRow) -> bool:
+        """Return whether the text is the whole name of a row, which is the first of all."""
+        return self.text.strip().lower() == row.name_text.lower()
+
     @property
     def _words(self) -> list[str]:
         return self.text.lower().split()
@@ -135,15 +139,17 @@ class RowList(VerticalScroll, can_focus=False, inherit_bindings=False):
         rows = [child for child in self.children if isinstance(child, FormRow)]
         named_rows = {row for row in rows if row_filter.names(row)}
         named_sections = {self._positions[row].section for row in named_rows}
+        exact_rows = {row for row in named_rows if row_filter.is_name_of(row)}
+        exact_sections = {self._positions[row].section for row in exact_rows}
 
-        def find_rank(child: Widget) -> tuple[bool, int, bool, bool, int]:
+        def find_rank(child: Widget) -> tuple[bool, bool, int, bool, bool, bool, int]:
             position = self._positions[child]
-            is_row = isinstance(child, FormRow)
-            is_named = position.section in named_sections
             return (
-                not is_named,
+                position.section not in exact_sections,
+                position.section not in named_sections,
                 position.section,
-                is_row,
+                isinstance(child, FormRow),
+                child not in exact_rows,
                 child not in named_rows,
                 position.index_in_list,
             )
