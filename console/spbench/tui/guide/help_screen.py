@@ -19,6 +19,7 @@ from spbench.tui.widgets.prose import render_prose
 from spbench.tui.widgets.text import cell_width
 
 NO_HELP = "No help here."
+_KEY_SEPARATOR = ", "
 _ID_HEADING = "name in settings"
 GENERAL_HELP = """\
 The palette (ctrl+p) finds each action by a word of its description, on any page. It also has help
@@ -66,14 +67,14 @@ class HelpScreen(ModalScreen[None]):
     def _build_table(self, actions: Iterable[ActiveAction], is_first: bool) -> Table:
         """Return keys, descriptions and ids; all sections have columns of the same width."""
         table = Table(box=None, show_header=is_first, pad_edge=False, expand=True)
-        key_width = max(cell_width(" ".join(action.keys)) for action in self._actions)
+        key_width = max(cell_width(_KEY_SEPARATOR.join(action.keys)) for action in self._actions)
         ids = [action.id for action in self._actions]
         id_width = max(map(cell_width, (_ID_HEADING, *ids)))
         table.add_column(width=key_width, style="bold")
         table.add_column(ratio=1)
         table.add_column(_ID_HEADING, width=id_width, style="dim", header_style="dim")
         for action in actions:
-            cells = (" ".join(action.keys), action.description, action.id)
+            cells = (_KEY_SEPARATOR.join(action.keys), action.description, action.id)
             table.add_row(*(Text(cell) for cell in cells))
         return table
 
