@@ -256,7 +256,7 @@ class ConsoleContext:
 
     @property
     def failed_start(self) -> Callable[..., None] | None:
-        """Starts the run again that could not be started; None if there is none.
+        """Starts the run again that could not be started; None without one.
 
         A suite starts with the hosts, launcher and environment that are chosen then.
         """

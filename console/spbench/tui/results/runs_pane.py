@@ -122,8 +122,8 @@ run under the cursor."""
     def sides(self) -> tuple[str, ...]:
         """The ids of runs a and b, which are marked or under the cursor.
 
-        The older run is a. If the cursor is on the only marked run, it is that run only. Without a
-        mark, there is none.
+        The older run is a. If the cursor is on the only marked run, it is that run only. Empty
+        without a mark.
         """
         run = self.selected_run()
         chosen = self.marked
