@@ -26,8 +26,9 @@ from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.safe_files import create_file, make_folders
 
 WITHOUT_FAULTS = "--without-faults"
-WITHOUT_CANCELLED = "--without-cancelled"
 """The option of ``--failed`` that does not plant the faults of the run again."""
+WITHOUT_CANCELLED = "--without-cancelled"
+"""The option of ``--failed`` that leaves out the cancelled cases."""
 _INJECT = "--inject"
 _MAX_LINES = 20
 """The number of last log lines that are shown if a run did not begin."""

@@ -18,7 +18,6 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.expressions.expression import parse_expression
 from spbench.suites.loader import MAX_BYTES, load_suite_text
 from spbench.suites.shipped import resolve_suite_path
-from spbench_core.events.statuses import CaseStatus
 
 
 def plan_resumed(request: Request, name: str) -> RunPlan:
@@ -84,7 +83,7 @@ def plan_failed(
     failed = [
         case.id
         for case in cases
-        if case.status.is_bad or (with_cancelled and case.status is CaseStatus.CANCELLED)
+        if case.status.is_worth_another_run and (with_cancelled or case.status.is_bad)
     ]
     if not failed:
         raise NothingSelected(f"no case of run {folder.id} failed")

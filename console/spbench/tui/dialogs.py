@@ -137,8 +137,10 @@ class ThirdAnswerDialog(Confirm):
         return third if self._enter_is_third else super().find_enter_button()
 
     def make_buttons(self) -> list[Button]:
-        """Return the buttons of the answers, the third one first."""
-        return [Button(self._third, id="third", compact=True), *super().make_buttons()]
+        """Return the buttons of the answers, the one of Enter or else the third one first."""
+        yes, no = super().make_buttons()
+        third = Button(self._third, id="third", compact=True)
+        return [yes, third, no] if self._enter_is_yes else [third, yes, no]
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer by button."""
@@ -191,11 +193,6 @@ enough, A runs it as it was, and N or Escape does not run it."""
         yes = f"With {launches} launches"
         super().__init__(question, yes, "Cancel", "As it was (a)", enter_is_yes=True)
 
-    def make_buttons(self) -> list[Button]:
-        """Return the buttons of the answers, that of Enter first."""
-        third, with_launches, cancel = super().make_buttons()
-        return [with_launches, third, cancel]
-
 
 class LeaveDialog(ThirdAnswerDialog):
     """A question before the console quits with unsaved text."""
@@ -222,11 +219,6 @@ and N or Escape does not run it."""
     def __init__(self, question: str) -> None:
         super().__init__(question, "With faults", "Cancel", "Without faults (w)", enter_is_yes=True)
 
-    def make_buttons(self) -> list[Button]:
-        """Return the buttons of the answers, that of Enter first."""
-        third, with_faults, cancel = super().make_buttons()
-        return [with_faults, third, cancel]
-
 
 class OnlyFailedDialog(ThirdAnswerDialog):
     """A question before the failed and cancelled cases of a run are run again."""
@@ -240,11 +232,6 @@ and N or Escape runs none."""
 
     def __init__(self, question: str) -> None:
         super().__init__(question, "All", "Cancel", "Only failed (o)", enter_is_yes=True)
-
-    def make_buttons(self) -> list[Button]:
-        """Return the buttons of the answers, that of Enter first."""
-        third, all_cases, cancel = super().make_buttons()
-        return [all_cases, third, cancel]
 
 
 class AskLine(Modal[Answer | None]):
