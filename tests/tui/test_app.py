@@ -387,6 +387,29 @@ async def test_quitting_asks_during_an_unwatched_run(tmp_path, monkeypatch):
         assert "`" not in read_screen(app)
 
 
+async def test_q_quits_at_once_without_a_page_for_its_question(tmp_path):
+    app = make_console(tmp_path, page="run")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        app.pages.clear()
+        app.action_leave(always_asks=True)
+        assert app.return_value == 0
+
+
+async def test_page_is_not_updated_while_the_console_closes(tmp_path, monkeypatch):
+    app = make_console(tmp_path, page="run")
+    updates = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "No run is watched" in read_screen(app))
+        page = app.pages["run"]
+        monkeypatch.setattr(page, "refresh_page", lambda: updates.append(page))
+        page._tick()
+        assert updates == [page]
+        app.exit(0)
+        page._tick()
+        assert updates == [page]
+
+
 @pytest.mark.parametrize(("key", "quits"), [("enter", True), ("y", True), ("escape", False)])
 async def test_q_asks_before_it_quits(tmp_path, key, quits):
     app = make_console(tmp_path, page="run")

@@ -269,7 +269,10 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         )
 
     def action_leave(self, always_asks: bool = False) -> None:
-        """Quit; ask first if text is unsaved, a run is running, or always."""
+        """Quit; ask first if text is unsaved, a run is running, or always.
+
+        Before the first page is shown, the question would be invisible.
+        """
         from spbench.engine import background
         from spbench.tui.dialogs import Confirm, LeaveDialog
 
@@ -298,7 +301,7 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
             self.push_screen(leave_dialog, answer)
         elif reasons:
             self.push_screen(Confirm(question, "Quit", "Stay"), answer)
-        elif always_asks:
+        elif always_asks and self.current_mode in self.pages:
             self.push_screen(Confirm(QUIT_QUESTION, "Quit", "Stay", enter_is_yes=True), answer)
         else:
             self.exit(0)

@@ -101,7 +101,8 @@ class Page(Screen[None]):
         self.context.show_page(event.page)
 
     def _tick(self) -> None:
-        if not (self.is_current and self.is_mounted and self.app.is_running):
+        is_quitting = self.app.return_code is not None  # widgets may be gone already
+        if is_quitting or not (self.is_current and self.is_mounted and self.app.is_running):
             return
         self.refresh_page()
         titles = dict(self.context.titles)
