@@ -1381,7 +1381,7 @@ async def test_case_that_later_ones_pass_waits_for_its_own_launch(open_run):
         for event in started
     ]
     async with open_run(WIDE, events) as run:
-        await run.wait_for_texts("program runs later, in a launch of its own")
+        await run.wait_for_texts("program runs later, in a separate launch")
 
 
 def test_case_between_two_launches_has_its_time_so_far():

@@ -255,8 +255,8 @@ def _describe_passed_over(state: RunState) -> str:
     if not waiting:
         return ""
     if len(waiting) == 1:
-        return f"{waiting[0]} runs later, in a launch of its own"
-    return f"{len(waiting)} cases run later, in launches of their own"
+        return f"{waiting[0]} runs later, in a separate launch"
+    return f"{len(waiting)} cases run later, in separate launches"
 
 
 def _has_begun(case: CaseState) -> bool:
