@@ -684,12 +684,14 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         await pilot.press("down", "m")
         await wait_until(pilot, lambda: [y for _, _, y in points()] == [1.0, 2.0, 1.02])
         await wait_until(
-            pilot, lambda: "time (m: 1 of 3) of made[width=1,mode=a]" in read_screen(app)
+            pilot,
+            lambda: "(m: 1 of 3) of made[width=1,mode=a] (n: case 1 of 6)" in read_screen(app),
         )
         await pilot.press("n", "m")
         await wait_until(pilot, lambda: [y for _, _, y in points()] == [20.0, 40.0, 20.4])
         await wait_until(
-            pilot, lambda: "warps (m: 2 of 3) of made[width=2,mode=a]" in read_screen(app)
+            pilot,
+            lambda: "(m: 2 of 3) of made[width=2,mode=a] (n: case 2 of 6)" in read_screen(app),
         )
         await pilot.press("N", "slash")
         app.focused.value = "since:2001-01-02"

@@ -61,6 +61,7 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         self._other: RecordedRun | None = None
         self._case: CasePart | None = None
         self._units: dict[str, str] = {}  # by the metrics that the shown runs have
+        self._position = ""
         self._metric = ""
         self._parameter = ""
         self._lines: Sequence[str] = ()
@@ -78,7 +79,11 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         return self.query_one(Plot)
 
     def show_runs(
-        self, runs: Sequence[RecordedRun], case: CasePart | None, marks: RunMarks
+        self,
+        runs: Sequence[RecordedRun],
+        case: CasePart | None,
+        marks: RunMarks,
+        position: str = "",
     ) -> None:
         """Plot the metric of a case over runs.
 
@@ -86,7 +91,9 @@ m shows the next metric, X the next parameter, n and N the next case and the one
             runs: The runs.
             case: The case; None without one.
             marks: The marks of all runs of the home.
+            position: The position of the case in its run as text, after its name in the heading.
         """
+        self._position = position
         self._runs = runs
         self._marks = marks
         self._run = None
@@ -144,7 +151,8 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         now = time.time()
         series = build_run_series(self._runs, case.id, self._metric)
         missing = describe_runs_without(self._runs, case.id, self._metric, now)
-        head = "\n".join(filter(None, (f"{self._format_metric()} of {case.id}", missing)))
+        title = f"{self._format_metric()} of {case.id}{self._position}"
+        head = "\n".join(filter(None, (title, missing)))
         values = partial(arrange_run_values, series, now, self._marks)
         summary = describe_over_runs(series, now, self._marks)
         unit = choose_plot_unit([series])

@@ -18,7 +18,11 @@ from spbench.tui.results.times_chart import TimesChart
 
 
 class TimesView(Vertical):
-    """A chart of the times of one case in both compared runs."""
+    """A chart of the times of one case in both compared runs.
+
+    Attributes:
+        position: The position of the case in its run as text, after its name in the heading.
+    """
 
     HELP: ClassVar[str] = """\
 The times of the iterations of the case under the cursor of the cases, of the slowest rank each, in
@@ -31,6 +35,7 @@ chart has one run. n and N show the next case and the one before."""
 
     def __init__(self) -> None:
         super().__init__(id="times-view")
+        self.position = ""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="times-heading", markup=False)
@@ -61,14 +66,14 @@ chart has one run. n and N show the next case and the one before."""
         if row is None:
             self.show_run(case, times[1])
             return
-        self._show_heading(
-            Content("\n").join([*build_heading(comparison, remark), Content(case.id)])
-        )
+        title = Content(f"{case.id}{self.position}")
+        self._show_heading(Content("\n").join([*build_heading(comparison, remark), title]))
         show_compared_times(self.chart, row, times)
 
     def show_run(self, case: CasePart, times: LoadedTimes, remark: str = "") -> None:
         """Show a case of one run, with a remark on why there is no other run."""
-        self._show_heading(Content("\n".join(filter(None, (remark, case.id)))))
+        title = f"{case.id}{self.position}"
+        self._show_heading(Content("\n".join(filter(None, (remark, title)))))
         show_case_times(self.chart, case, times)
 
     def _show_heading(self, heading: Content) -> None:

@@ -127,7 +127,9 @@ class ViewLoader:
             await self._show_times(run, request)
         elif request.view is View.RUNS:
             history = await self._load_history(request.history)
-            views.plot.show_runs(history, views.cases.selected_case(), request.marks)
+            cases = views.cases
+            position = cases.describe_position()
+            views.plot.show_runs(history, cases.selected_case(), request.marks, position)
         elif request.view is View.PARAMETER:
             marked = await self._load_marked(request)
             views.plot.show_parameter(run, views.cases.selected_case(), marked)
@@ -172,6 +174,7 @@ class ViewLoader:
         if case is None:
             view.show_nothing("this run has no case")
             return
+        view.position = self._views.cases.describe_position()
         side = await self._find_side(run, request)
         try:
             comparison = None if side is None else await self._make_comparison(run, side)
