@@ -605,7 +605,7 @@ async def test_run_with_two_cases_is_not_taken_for_the_plan(folder):
         app.context.watch_run(run, show=False)
         await wait_until(pilot, lambda: "ran 2 cases, not the plan alone" in read_screen(app))
         app.context.show_page("run")
-        await wait_until(pilot, lambda: "page 5 shows predicted and" in read_screen(app))
+        await wait_until(pilot, lambda: "c shows predicted and" in read_screen(app))
 
 
 async def test_run_of_a_plan_names_its_page_whatever_panel_is_shown(folder):
@@ -615,13 +615,20 @@ async def test_run_of_a_plan_names_its_page_whatever_panel_is_shown(folder):
         page = await make_plan(pilot)
         page.await_run(path)
         app.context.watch_run(record_plan_run(path, folder / "home"))
-        next_step = "→ page 5 shows predicted and measured times"
+        next_step = "→ c shows predicted and measured times"
         for _ in range(4):
             await wait_until(pilot, lambda: next_step in read_screen(app))
             await pilot.press("v")
             await pilot.pause()
         await pilot.press("5")
         await wait_until(pilot, lambda: "Predicted and measured" in read_screen(app))
+        page.view.scroll_home(animate=False)
+        await pilot.press("2")
+        await wait_until(pilot, lambda: "c Predicted" in read_screen(app))
+        await pilot.press("c")
+        await wait_until(pilot, lambda: app.current_mode == "plan")
+        await wait_until(pilot, lambda: "Predicted and measured" in read_screen(app))
+        assert app.context.run_to_compare is None
 
 
 async def test_readonly_console_plans_and_writes_nothing(folder, monkeypatch):

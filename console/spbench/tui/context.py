@@ -76,7 +76,8 @@ class ConsoleContext:
         planned_suite: The suite of the plan that was run last from the Plan page.
         rewritten_suites: Suites that other pages have written, for the Suites page to read again.
         compared_side: The other side of the comparison for which the last run was started.
-        run_to_compare: The id of a run that the Results page compares when it is shown next.
+        run_to_compare: The id of a run that the Results page, or for the run of a plan the Plan
+            page, compares when it is shown next.
         start_queue: Lets starts begin one after the other.
     """
 

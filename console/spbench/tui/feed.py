@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from spbench.engine.remaining_time import estimate_remaining
@@ -207,6 +208,11 @@ class Feed:
         """Return the status of a case; ``unfinished`` if its controller was killed."""
         abandoned = self.status == RunStatus.UNFINISHED and not case.status.is_final
         return CaseStatus.UNFINISHED if abandoned else case.status
+
+    def runs_suite(self, suite: Path | None) -> bool:
+        """Return whether the command of the run names the file of a suite."""
+        run = self.state.run
+        return run is not None and suite is not None and str(suite) in run.argv
 
     @property
     def remaining(self) -> float | None:

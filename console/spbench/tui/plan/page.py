@@ -119,6 +119,9 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
             self._find_files()
         self.query_one("#outdated").set_class(not self.is_outdated, "hidden")
         self._check_run()
+        if self.context.run_to_compare is not None:
+            self.context.run_to_compare = None
+            self.view.scroll_to_measured()
         self._update_forecast()
 
     @work(exclusive=True, group="look")

@@ -266,11 +266,14 @@ step for passes and all-reduces. Layers: the profile."""
             self.show_pending(outcome)
             return
         self.show_measured(plan, outcome)
+        self.scroll_to_measured()
+
+    def scroll_to_measured(self) -> None:
+        """Show the measurements from their title, unless all of them are in view."""
         # After the next layout, since the table has no height before it.
         self.call_after_refresh(self._scroll_to_measured)
 
     def _scroll_to_measured(self) -> None:
-        """Show the measurements from their title, unless all of them are in view."""
         pane = self.query_one("#measured")
         if not self.region.contains_region(pane.region):
             pane.scroll_visible(animate=False, top=True)

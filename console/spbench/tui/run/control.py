@@ -69,12 +69,13 @@ class RunControl:
             start(show=admission is StartDecision.AT_ONCE)
 
     def compare(self, feed: Feed) -> None:
-        """Show the comparison of a run on the Results page."""
+        """Compare a run on the Results page; that of a plan with its prediction."""
+        context = self._page.context
         if isinstance(feed.source, ReplaySource):
             self._page.notify("a replay is not compared; page 3 compares recorded runs")
             return
-        self._page.context.run_to_compare = feed.folder.id
-        self._page.context.show_page("results")
+        context.run_to_compare = feed.folder.id
+        context.show_page("plan" if feed.runs_suite(context.planned_suite) else "results")
 
     def rerun_failed(self, feed: Feed) -> None:
         """Start a run of the failed cases, or report why there is none."""

@@ -67,7 +67,7 @@ QUIET_KINDS = (FindingKind.SUMMARY, FindingKind.NOTE)
 """The kinds of findings that are only in the pane of the findings."""
 _WITHOUT_RESULT = frozenset({CaseStatus.CANCELLED, CaseStatus.SKIPPED})
 """Statuses of cases without a result; a colon separates them from the names of the cases."""
-_SEE_PLAN = "page 5 shows predicted and measured times"
+_SEE_PLAN = "c shows predicted and measured times"
 _CANCELLED_PREFIX = f"{CaseStatus.CANCELLED} "
 
 
@@ -189,25 +189,19 @@ class RunFindings:
             # The demo, for example, is not among the runs of the Results page.
             return [RunFinding(FindingKind.SUMMARY, "", self._outcome)]
         side = self._feed.compared_side
-        steps = "c compares it with earlier runs"
+        is_of_plan = self._feed.runs_suite(self._planned_suite)
+        steps = "" if is_of_plan else "c compares it with earlier runs"
         if side is not None:
             steps = f"c goes back to the comparison with {side}"
         cases = self._feed.state.cases.values()
         if any(case.status.is_worth_another_run for case in cases):
             failed = "failed" if any(case.status.is_bad for case in cases) else "was cancelled"
-            steps = f"F runs again what {failed}, {steps}"
-        findings = [RunFinding(FindingKind.SUMMARY, "", f"{self._outcome}; {steps}")]
-        if self._is_of_plan:
+            steps = ", ".join(filter(None, (f"F runs again what {failed}", steps)))
+        summary = "; ".join(filter(None, (self._outcome, steps)))
+        findings = [RunFinding(FindingKind.SUMMARY, "", summary)]
+        if is_of_plan:
             findings.append(RunFinding(FindingKind.NEXT_STEP, "", _SEE_PLAN))
         return findings
-
-    @property
-    def _is_of_plan(self) -> bool:
-        """Whether the Plan page has started the run, and compares its times."""
-        run = self._feed.state.run
-        if run is None or self._planned_suite is None:
-            return False
-        return str(self._planned_suite) in run.argv
 
     def _collect_failures(self) -> list[RunFinding]:
         """Return why cases failed; cases with the same reason are grouped."""

@@ -241,6 +241,12 @@ class RunPage(Page):
         selection = None if self._presenter is None else self._selection
         return has_effect(action, selection, self.context)
 
+    def find_key_title(self, action: str) -> str | None:
+        """Name the prediction that the run of a plan is compared with."""
+        feed = self.shown_feed
+        is_of_plan = feed is not None and feed.runs_suite(self.context.planned_suite)
+        return "Predicted" if action == "compare" and is_of_plan else None
+
     def describe_location(self) -> tuple[str, ...]:
         """Return the run, and the case and the rank that are shown."""
         if self.shown_feed is None or self._presenter is None:
@@ -286,7 +292,7 @@ class RunPage(Page):
         self._control.run_again(self.shown_feed)
 
     def action_compare(self) -> None:
-        """Show the comparison of the run on the Results page."""
+        """Compare the run on the Results page, or that of a plan with its prediction."""
         self._control.compare(self._selection.feed)
 
     def action_failed(self) -> None:
