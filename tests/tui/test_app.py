@@ -218,7 +218,7 @@ async def test_failed_start_stays_on_the_run_page_until_the_next(tmp_path, monke
     async with app.run_test(size=size) as pilot:
         await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
         app.context.launch_choice = LaunchChoice(hosts="node[1-2]")
-        app.context.start_suite(tmp_path / "a.yaml", ["first"], "slow")
+        app.context.start_suite(tmp_path / "a.yaml", ["first"], ["slow"])
         for text in ("not started: a.yaml, first, fault slow, on node[1-2]", "mpirun is not", "→"):
             await wait_until(pilot, lambda text=text: text in read_screen(app))
         run.appear()
@@ -236,7 +236,7 @@ async def test_f5_starts_again_with_other_hosts(tmp_path, monkeypatch):
         await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
         await pilot.press("f5")
         await wait_until(pilot, lambda: has_notification(app, "F5 starts a suite on the Suites"))
-        app.context.start_suite(tmp_path / "a.yaml", ["first"], "slow")
+        app.context.start_suite(tmp_path / "a.yaml", ["first"], ["slow"])
         await wait_until(pilot, lambda: "f5 Run again" in read_screen(app))
         app.context.launch_choice = LaunchChoice(hosts="node3")
         await pilot.press("f5")

@@ -73,6 +73,75 @@ async def test_rejects_a_rank_that_the_case_does_not_have(suite):
         assert app.started == []
 
 
+def list_run(suite, *faults):
+    """Return the arguments of a run of all cases of the suite with faults."""
+    names = "first", "second[iterations=5]", "second[iterations=10]"
+    cases = [arg for name in names for arg in ("--case", name)]
+    return (str(suite), *cases, *(arg for fault in faults for arg in ("--inject", fault)))
+
+
+async def test_footer_says_that_the_fault_is_for_marked_cases(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 30)) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "f7 Plant a fault" in read_screen(app))
+        await pilot.press("space")
+        await wait_until(pilot, lambda: "f7 Fault in 1 case" in read_screen(app))
+
+
+async def open_fault_dialog_of_all(pilot):
+    """Mark all cases and open the dialog."""
+    await wait_for_cases(pilot)
+    await pilot.press("a")
+    await wait_until(pilot, lambda: "3 marked" in read_screen(pilot.app))
+    await open_fault_dialog(pilot)
+
+
+@pytest.mark.parametrize(
+    ("keys", "faults"),
+    [
+        (["kill"], ["kill"]),
+        (["corrupt-halo"], ["corrupt-halo"]),
+        (["kill", "tab", "tab", " "], ["kill@second[iterations=5]"]),
+        (["kill", "tab", "0", "tab", " "], ["kill,rank=0@second[iterations=5]"]),
+    ],
+)
+async def test_plants_the_fault_in_all_marked_cases_or_in_one(suite, keys, faults):
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 30)) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("down")
+        await open_fault_dialog_of_all(pilot)
+        assert "runs the 3 marked cases" in read_screen(app)
+        assert "only in second[iterations=5]" in read_screen(app)
+        for key in keys:
+            await pilot.press(*([key] if key == "tab" else key))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: app.started == [list_run(suite, *faults)])
+
+
+async def test_plants_a_fault_only_in_cases_that_detect_it(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog_of_all(pilot)
+        assert "in 1 of 3 cases" in read_screen(app)
+        assert "in all 3 cases" in read_screen(app)
+        await pilot.press(*"slow", "enter")
+        await wait_until(pilot, lambda: app.started == [list_run(suite, "slow@first")])
+
+
+async def test_asks_before_marked_cases_would_miss_a_fault(short_suite):
+    app = open_suite(short_suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog_of_all(pilot)
+        await pilot.press(*"slow=2.5", "enter")
+        question = "would probably miss slow=2.5, such as first"
+        await wait_until(pilot, lambda: question in " ".join(read_screen(app).split()))
+        assert app.started == []
+        await pilot.press("y")
+        await wait_until(pilot, lambda: app.started == [list_run(short_suite, "slow=2.5@first")])
+
+
 @pytest.fixture
 def short_suite(suite, monkeypatch):
     """Return a suite, the iterations of which take 1 us without a fault."""

@@ -184,13 +184,13 @@ def build_run_args(
     *,
     keyword: str | None = None,
     cases: Iterable[str] = (),
-    inject: str | None = None,
+    inject: Iterable[str] = (),
     overrides: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the arguments of ``spbench run`` for a new run."""
     args = [] if keyword is None else ["-k", keyword]
     args += [arg for case in cases for arg in ("--case", case)]
-    args += [] if inject is None else ["--inject", inject]
+    args += [arg for fault in inject for arg in ("--inject", fault)]
     args += launch_choice.to_args()
     args += [arg for override in overrides for arg in ("--set", override)]
     # A name that begins with a dash would be read as an option.

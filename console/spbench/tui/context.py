@@ -289,7 +289,7 @@ class ConsoleContext:
         self,
         path: Path,
         cases: Sequence[str] = (),
-        inject: str | None = None,
+        inject: Sequence[str] = (),
         *,
         oversubscribe: bool = False,
         overrides: Sequence[str] = (),

@@ -64,9 +64,10 @@ def describe_request(args: Sequence[str]) -> str:
         return f"the failed cases of {failed_run}"
     suite = next((arg for arg in args if arg.endswith(_SUITE_SUFFIXES)), args[0])
     parts = [Path(suite).name, _describe_cases(_list_values(args, "--case"))]
-    for option, text in (("--inject", "fault"), ("--launcher", "launcher")):
-        value = _find_value(args, option)
-        parts.append("" if value is None else f"{text} {value}")
+    faults = ", ".join(_list_values(args, "--inject"))
+    launcher = _find_value(args, "--launcher")
+    parts.append(f"fault {faults}" if faults else "")
+    parts.append("" if launcher is None else f"launcher {launcher}")
     hosts = _find_value(args, "--hosts") or _find_value(args, "--hostfile")
     parts.append("" if hosts is None else f"on {hosts}")
     return ", ".join(filter(None, parts))

@@ -48,6 +48,8 @@ FOOTER = (
     *("launch.launcher", "launch.hosts", "launch.environment", "suites.copy"),
 )
 """The keys in the footer, the most important first."""
+RUN_VERBS = {"run_all": "Run", "inject": "Fault in"}
+"""Starts of the titles of keys that run the marked cases."""
 CONDITIONAL_ACTIONS = frozenset({"undo", "redo"})
 """Actions that `is_possible` disables for a time."""
 SUITES_BINDINGS: list[BindingType] = [
@@ -109,7 +111,7 @@ SUITES_BINDINGS: list[BindingType] = [
         "f7,i",
         "inject",
         "Plant a fault",
-        "Run the selected case with a planted fault",
+        "Run the selected case, or the marked ones, with a planted fault",
     ),
     make_binding(
         "suites.remove", "f8,d,delete", "remove", "Delete case", "Delete the case at the cursor"

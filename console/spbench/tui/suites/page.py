@@ -20,6 +20,7 @@ from spbench.tui.suites.bindings import (
     FOOTER,
     HELP,
     MODIFYING_ACTIONS,
+    RUN_VERBS,
     SUITES_BINDINGS,
     has_effect,
     is_possible,
@@ -218,11 +219,12 @@ class SuitesPage(Page):
         return has_effect(action, self.text_pane, self.cases_pane, self.context)
 
     def find_key_title(self, action: str) -> str | None:
-        """Return the title of the key that runs cases, with the number of marked ones."""
+        """Return the title of a key that runs cases, with the number of marked ones."""
         marked = self.cases_pane.cases.marked
-        if action != "run_all" or not marked or self._run_actions.must_open_file():
+        verb = RUN_VERBS.get(action)
+        if verb is None or not marked or self._run_actions.must_open_file():
             return None
-        return f"Run {format_quantity(len(marked), 'case')}"
+        return f"{verb} {format_quantity(len(marked), 'case')}"
 
     @staticmethod
     def has_use(action: str, context: ConsoleContext) -> bool:

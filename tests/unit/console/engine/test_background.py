@@ -237,7 +237,7 @@ def test_run_outlives_the_process_that_started_it(home, stand_in_program):
 OPTIONS: dict[str, Any] = {
     "keyword": "small and not square",
     "cases": ("small[slice_method=square]",),
-    "inject": "slow@small",
+    "inject": ("slow@small", "kill@large"),
     "launch_choice": LaunchChoice(
         Path("my hosts"),
         "node[01-02]:4",
@@ -280,7 +280,7 @@ def test_arguments_parse_to_the_same_request(parse_request):
     request = parse_request(*build_run_args(Path("s.yaml"), **OPTIONS), "--headless", "--home", "h")
     for name, value in OPTIONS.items():
         actual = getattr(request, name)
-        assert actual == ((value,) if name == "inject" else value)
+        assert actual == value
     assert (request.suite, request.home) == (Path("s.yaml"), Path("h"))
 
 

@@ -81,7 +81,7 @@ class RunActions:
             await self._start(marked if case is None else [case.id])
 
     async def run_with_fault(self) -> None:
-        """Ask for a fault and run the selected case with it, to test that it is detected.
+        """Ask for a fault and run the marked cases, or the selected one, with it.
 
         If no suite is open, open the file under the cursor first, so that a case can be selected.
         If the case is too short to notice the fault, ask whether to run it for longer.
@@ -92,37 +92,68 @@ class RunActions:
             "select a case, then press F7 to plant a fault"
         ):
             return
-        case = self._get_selected_case()
-        if case is None:
+        selected = self._get_selected_case()
+        if selected is None:
             return
+        table = self._cases_pane.cases
+        cases = [case for case in table.rows.cases if case.id in table.marked] or [selected]
+        only = selected if selected in cases else cases[0]
         plan = (await self._pane.parse()).plan
-        np = None if plan is None else _count_ranks(plan, case.id)
-        fault = await self._page.app.push_screen_wait(FaultDialog(case, np))
+        dialog = FaultDialog(cases, only, {} if plan is None else _count_ranks(plan))
+        fault = await self._page.app.push_screen_wait(dialog)
         if fault is None or not await self._prepare_run():
             return
-        if plan is None or await self._confirm_fault(plan, case, fault):
-            await self._start([case.id], fault)
+        names = [case.id for case in cases]
+        injects = dialog.list_injects(fault)
+        if plan is None:
+            await self._start(names, injects)
+        elif len(cases) == 1:
+            await self._start_with_fault(plan, cases[0], fault)
+        elif await self._confirm_missed(plan, dialog.faulty_cases, fault):
+            await self._start(names, injects)
 
-    async def _confirm_fault(self, plan: RunPlan, case: Case, fault: str) -> bool:
-        """Return whether to run a case with a fault; ask if the fault would be missed."""
+    async def _confirm_missed(self, plan: RunPlan, cases: Sequence[Case], fault: str) -> bool:
+        """Return whether to plant a fault in several cases; ask if some would miss it."""
+        from spbench.tui.suites.running.slow_case import forecast_slowness
+        from spbench_core.catalog.planted_fault import parse_fault
+
+        planted = parse_fault(fault)
+        reasons = []
+        for case in cases:
+            forecast = await asyncio.to_thread(forecast_slowness, plan, case, planted)
+            if forecast is not None:
+                reasons.append(f"{case.id}: {forecast.reason}")
+        if not reasons:
+            return True
+        count = format_quantity(len(reasons), "case")
+        question = (
+            f"{count} of {len(cases):,} would probably miss {fault}, such as {reasons[0]}. F7 on a "
+            "case without marks offers to run it for longer."
+        )
+        return await self._page.confirm(question, "Run as it is", "Cancel", enter_is_yes=True)
+
+    async def _start_with_fault(self, plan: RunPlan, case: Case, fault: str) -> None:
+        """Run a case with a fault; ask if the fault would be missed."""
         from spbench.tui.suites.running.slow_case import ShortCaseDialog, forecast_slowness
         from spbench_core.catalog.planted_fault import parse_fault
 
         forecast = await asyncio.to_thread(forecast_slowness, plan, case, parse_fault(fault))
         if forecast is None:
-            return True
+            await self._start([case.id], [fault])
+            return
         is_swept = "iterations=" in case.id  # another number would change the id
         if forecast.iterations is None or is_swept:
             question = f"{case.id} would probably miss {fault}: {forecast.reason}."
             if is_swept:
                 question += f" It needs iterations {forecast.iterations}: F3 changes the sweep."
-            return await self._page.confirm(question, "Run as it is", "Cancel", enter_is_yes=True)
-        override = f"iterations={forecast.iterations}"
+            if await self._page.confirm(question, "Run as it is", "Cancel", enter_is_yes=True):
+                await self._start([case.id], [fault])
+            return
         dialog = ShortCaseDialog(case.id, fault, forecast)
         is_confirmed = await self._page.app.push_screen_wait(dialog)
-        if dialog.chose_third:
-            await self._start([case.id], fault, [override])
-        return is_confirmed
+        if is_confirmed or dialog.chose_third:
+            overrides = [f"iterations={forecast.iterations}"] if dialog.chose_third else []
+            await self._start([case.id], [fault], overrides)
 
     def _get_selected_case(self) -> Case | None:
         """Return the selected case; show an error if there is none."""
@@ -157,7 +188,7 @@ class RunActions:
         return True
 
     async def _start(
-        self, cases: Sequence[str], fault: str | None = None, overrides: Sequence[str] = ()
+        self, cases: Sequence[str], faults: Sequence[str] = (), overrides: Sequence[str] = ()
     ) -> None:
         """Start a run, after a question if this machine has too few cores or memory."""
         document = self._pane.document
@@ -177,13 +208,17 @@ class RunActions:
         self._page.context.start_suite(
             document.path,
             cases,
-            fault,
+            faults,
             oversubscribe=rejection is not None,
             overrides=overrides,
             show=admission is StartDecision.AT_ONCE,
         )
 
 
-def _count_ranks(plan: RunPlan, case: str) -> int:
-    """Return the number of ranks of the smallest launch of a case."""
-    return min(job.np for job in plan.jobs if any(other.id == case for other in job.cases))
+def _count_ranks(plan: RunPlan) -> dict[str, int]:
+    """Return the number of ranks of the smallest launch of each case, by id."""
+    counts: dict[str, int] = {}
+    for job in plan.jobs:
+        for case in job.cases:
+            counts[case.id] = min(job.np, counts.get(case.id, job.np))
+    return counts
