@@ -100,8 +100,9 @@ page shows the load of hosts and other causes.""",
         "test the checks with a planted fault",
         """\
 F7 on the Suites page runs the marked cases, or the selected one, with a planted fault, such as a
-slow rank or a wrong value. The run must notice it: a check that cannot fail would be worthless. If it does, the case has
-the status "fault found", which is what you want; "fault missed" is the bad outcome.
+slow rank or a wrong value. The run must notice it: a check that cannot fail would be worthless. If
+it does, the case has the status "fault found", which is what you want; "fault missed" is the bad
+outcome.
 
 Tab in the dialog goes to the rank of the fault, by default the last. With several marked cases, Tab
 and space plant it in one of them only. slow takes a factor: slow=3.

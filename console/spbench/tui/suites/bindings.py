@@ -111,7 +111,7 @@ SUITES_BINDINGS: list[BindingType] = [
         "f7,i",
         "inject",
         "Plant a fault",
-        "Run the selected case, or the marked ones, with a planted fault",
+        "Run the selected or marked cases with a planted fault",
     ),
     make_binding(
         "suites.remove", "f8,d,delete", "remove", "Delete case", "Delete the case at the cursor"
