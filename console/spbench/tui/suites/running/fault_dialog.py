@@ -1,4 +1,4 @@
-"""The dialog that asks for a fault to plant in the cases of a run, and for its rank."""
+"""The dialog that asks for a fault to plant in cases, and for its rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLACEHOLDER = "type to find, or a factor: slow=3 takes 3 times as long"
 
 
 class OnlyCase(Checkbox, inherit_bindings=False):
-    """Whether the fault is planted only in one of several cases; Enter is for the dialog."""
+    """A box for planting the fault in one case only; Enter is for the dialog."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle_button", "Toggle", id="fault.toggle"),
@@ -45,7 +45,7 @@ class FaultDialog(Chooser):
 
     Args:
         cases: The cases to run.
-        selected: The one of them that can have the fault alone.
+        selected: The one of them that can be chosen as the only one with the fault.
         np_by_case: The numbers of ranks of their launches by id, if they are known.
 
     Attributes:
@@ -170,8 +170,8 @@ space then plant it only in the named case, and the others run without a fault."
         summary = describe_fault_and_finder(detecting_cases[0], fault)
         count = len(self._targets)
         if count > 1:
-            found = "all" if len(detecting_cases) == count else f"{len(detecting_cases):,} of"
-            summary = f"in {found} {format_quantity(count, 'case')}: {summary}"
+            share = "all" if len(detecting_cases) == count else f"{len(detecting_cases):,} of"
+            summary = f"in {share} {format_quantity(count, 'case')}: {summary}"
         return Choice(text, summary)
 
     def _list_knowing_cases(self, fault: PlantedFault) -> list[Case]:
@@ -182,7 +182,7 @@ space then plant it only in the named case, and the others run without a fault."
         return [case for case in cases if not self._explain_missed(case, fault)]
 
     def _explain_missed(self, case: Case, fault: PlantedFault) -> str:
-        """Return why a fault cannot be planted in a case, or not detected; empty if it can."""
+        """Return why a case cannot have or detect a fault; empty if it can."""
         np = self._np_by_case.get(case.id)
         missing_rank = None if np is None else fault.explain_missing_rank(np)
         if missing_rank is not None:
