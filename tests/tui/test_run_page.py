@@ -165,7 +165,7 @@ class WatchedRun:
         return next((chart for chart in charts if chart.parent.display), charts[-1])
 
     def title(self, pane):
-        return self.page.query_one(f"#{pane}-pane")._border_title.plain
+        return self.page.query_one(f"#{pane}-pane", Pane).title
 
     @property
     def histogram_title(self):
@@ -1198,6 +1198,25 @@ async def test_wide_characters_of_logs_are_all_shown(open_run):
         await run.press("l")
         await run.wait_for_texts("end")
         assert read_screen(run.app).count("漢") == 200
+
+
+@pytest.mark.parametrize(
+    ("size", "titles"),
+    [
+        ((80, 40), ["1 of 5, v: histogram", "2 of 5, v: iterations", "3 of 5, v: hosts by case"]),
+        ((120, 24), ["1 of 4, v: findings", "2 of 4, v: hosts and parts"]),
+    ],
+)
+async def test_title_of_a_panel_has_its_position_and_the_name_of_the_next(open_run, size, titles):
+    async with open_run(size, [*make_running_events(), *make_log_events(3)]) as run:
+        empty_panels = {Panel.PARTS, Panel.PREVIOUS, Panel.HOSTS, Panel.GPUS}
+        body = run.page.query_one(RunBody)
+        await run.wait_until(lambda: body.empty_panels == empty_panels)
+        if body.panel is Panel.NONE:
+            await run.press("v")
+        for title in titles:
+            await run.wait_for_texts(title)
+            await run.press("v")
 
 
 @pytest.mark.long

@@ -10,9 +10,12 @@ from textual.widgets import Input
 
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
+from spbench.tui.widgets.text import cell_width, fit
 
 READING = "reading ..."
 """The content of a pane until it is known."""
+_TITLE_MARGIN = 6
+"""Columns of the line of a title without its text: corners, spaces, and one column of the line."""
 
 
 class Pane(Vertical):
@@ -26,7 +29,13 @@ class Pane(Vertical):
         self._title = ""
         self._is_zoomed = False
         self._remark = ""
+        self._hint = ""
         self.set_title(title)
+
+    @property
+    def title(self) -> str:
+        """The title without the note behind it."""
+        return self._title
 
     def set_title(self, title: str) -> None:
         """Change the title."""
@@ -39,9 +48,26 @@ class Pane(Vertical):
         self._is_zoomed = zoomed
         self._draw_title()
 
+    def set_hint(self, hint: str) -> None:
+        """Change the note behind the title, which is not cut in a narrow pane."""
+        if hint != self._hint:
+            self._hint = hint
+            self._draw_title()
+
+    def on_resize(self) -> None:
+        """Cut the title again, so that the note behind it fits."""
+        if self._hint:
+            self._draw_title()
+
     def _draw_title(self) -> None:
-        key = "  z: all panes" if self._is_zoomed else ""
-        self.border_title = Content(f"{self._title}{key}")  # not parsed as markup
+        note = "z: all panes" if self._is_zoomed else self._hint
+        title = self._title
+        if note:
+            width = self.outer_size.width - _TITLE_MARGIN - cell_width(note)
+            title = fit(title, width) if 0 < width < cell_width(title) else title
+            title = f"{title}  {note}"
+        if title != str(self.border_title or ""):
+            self.border_title = Content(title)  # not parsed as markup
 
     def set_remark(self, remark: str) -> None:
         """Change the remark in the lower border."""

@@ -19,6 +19,8 @@ from spbench.tui.run.panels import (
     TALL_HEIGHT,
     WIDE_WIDTH,
     Panel,
+    describe_position,
+    find_next_panel,
     list_panels,
     list_panes,
 )
@@ -96,7 +98,7 @@ class RunBody(Container):
     def __init__(self) -> None:
         super().__init__(id="body")
         self.panel = Panel.NONE
-        self.empty_panels: Collection[Panel] = ()
+        self.empty_panels: Collection[Panel] = frozenset()
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
         self._is_earlier_choice = False
@@ -172,9 +174,13 @@ class RunBody(Container):
 
     def next_panel(self) -> None:
         """Show the next panel with contents; `Panel.NONE` hides all of them."""
-        start = self._panels.index(self.panel) + 1
-        panels = (*self._panels[start:], *self._panels[:start])
-        self.show_panel(next(panel for panel in panels if panel not in self.empty_panels))
+        self.show_panel(find_next_panel(self.panel, self._panels, self.empty_panels))
+
+    def leave_out(self, empty_panels: Collection[Panel]) -> None:
+        """Leave out panels that would show nothing."""
+        if empty_panels != self.empty_panels:
+            self.empty_panels = empty_panels
+            self._show(self.panel)
 
     @property
     def shows_findings(self) -> bool:
@@ -237,9 +243,8 @@ class RunBody(Container):
     def _show(self, panel: Panel) -> None:
         self.panel = panel
         self.query_one("#lower").display = self._visible_panel is not Panel.NONE
-        shown_ids = self._list_panes()
-        for pane in self.query("#lower > *"):
-            pane.display = pane.id in shown_ids
+        position = describe_position(panel, self._panels, self.empty_panels)
+        self.query_one(LowerPanes).show_panes(self._list_panes(), position)
         self._hide_second_histogram()
 
     @property

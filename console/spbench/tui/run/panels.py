@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from textual.geometry import Size
@@ -40,6 +41,21 @@ class Panel(Enum):
         return FINDINGS_PANE in self.value
 
 
+_NAMES: Mapping[Panel, str] = {
+    Panel.CHARTS: "charts",
+    Panel.HISTOGRAM: "histogram",
+    Panel.TIMELINE: "iterations",
+    Panel.FINDINGS: "findings",
+    Panel.FINDINGS_AND_TIMELINE: "findings",
+    Panel.LOGS: "logs",
+    Panel.HOSTS: "load of hosts",
+    Panel.GPUS: "GPUs",
+    Panel.HOST_MAP: "hosts by case",
+    Panel.PARTS: "parts of an iteration",
+    Panel.MAP_AND_PARTS: "hosts and parts",
+    Panel.PREVIOUS: "previous run",
+    Panel.NONE: "no panel",
+}
 CHART_PANELS = (Panel.CHARTS, Panel.HISTOGRAM, Panel.TIMELINE, Panel.FINDINGS_AND_TIMELINE)
 _LAST_PANELS = (Panel.HOSTS, Panel.GPUS, Panel.LOGS, Panel.NONE)
 
@@ -69,6 +85,25 @@ def list_panels(size: Size) -> tuple[Panel, ...]:
             *_LAST_PANELS,
         )
     return panels if size.height >= TALL_HEIGHT else (Panel.NONE, *panels[:-1])
+
+
+def find_next_panel(
+    panel: Panel, panels: Sequence[Panel], empty_panels: Collection[Panel]
+) -> Panel:
+    """Return the panel with contents that follows another one."""
+    start = panels.index(panel) + 1
+    following = (*panels[start:], *panels[:start])
+    return next(item for item in following if item not in empty_panels)
+
+
+def describe_position(
+    panel: Panel, panels: Sequence[Panel], empty_panels: Collection[Panel]
+) -> str:
+    """Return ``2 of 6, v: logs``: the position of a panel, and the next one."""
+    hidden = {*empty_panels, Panel.NONE} - {panel}
+    shown = [item for item in panels if item not in hidden]
+    next_name = _NAMES[find_next_panel(panel, panels, empty_panels)]
+    return f"{shown.index(panel) + 1} of {len(shown)}, v: {next_name}"
 
 
 def list_panes(panel: Panel, *, has_problem: bool, has_charts: bool) -> tuple[str, ...]:

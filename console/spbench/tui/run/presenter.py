@@ -312,7 +312,7 @@ class RunPresenter:
             self._body.call_after_refresh(self.stay_active)
 
     def _show_hosts(self) -> None:
-        self._body.empty_panels = self.selection.list_empty_panels()
+        self._body.leave_out(self.selection.list_empty_panels())
         ended = self.selection.feed.ended
         self._host_loads.update()
         for pane in self._body.query(HostLoadsPane):

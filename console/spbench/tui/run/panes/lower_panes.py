@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
@@ -46,6 +48,16 @@ class LowerPanes(Horizontal):
             id="gpus-pane",
         )
         yield Pane("Logs", LogView(id="logs"), id="logs-pane")
+
+    def show_panes(self, shown_ids: Collection[str], position: str) -> None:
+        """Show panes, the last one with the position of the panel and the key of the next."""
+        last: Pane | None = None
+        for pane in self.query_children(Pane):
+            pane.display = pane.id in shown_ids
+            if pane.display:
+                last = pane
+        for pane in self.query_children(Pane):
+            pane.set_hint(position if pane is last else "")
 
     def count_lines(
         self, panel: Panel, page_lines: int, *, is_short: bool, has_samples: bool
