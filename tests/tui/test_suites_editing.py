@@ -168,7 +168,8 @@ async def test_saving_or_running_removes_the_undone_change_from_the_border(suite
         assert suite.read_text().startswith("# mine")
 
 
-async def test_typed_text_is_undone_only_in_the_text(suite):
+@pytest.mark.parametrize("pane_id", ["cases", "files", "command"])
+async def test_typed_text_is_undone_from_each_pane(suite, pane_id):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
@@ -176,19 +177,14 @@ async def test_typed_text_is_undone_only_in_the_text(suite):
         editor.focus()
         await pilot.press("ctrl+home", "#")
         text = editor.text
-        assert app.screen.offers("undo")
-        await pilot.press("escape", "ctrl+z")
-        assert not app.screen.offers("undo")
-        await wait_until(pilot, lambda: "go to the text (e)" in "".join(list_messages(app)))
-        assert editor.text == text
-        await pilot.press("e")
-        await wait_until(pilot, lambda: app.focused is editor)
-        await pilot.press("ctrl+z", "escape", "ctrl+y")
-        assert editor.text == SUITE
-        await pilot.press("e")
-        await wait_until(pilot, lambda: app.focused is editor)
+        app.screen.query_one(f"#{pane_id}").focus()
+        await wait_until(pilot, lambda: app.focused is not editor)
+        await pilot.press("ctrl+z")
+        await wait_until(pilot, lambda: editor.text == SUITE)
+        undone = "undone: text of line 1 (Ctrl+Y redoes it)"
+        assert str(app.screen.text_pane.border_subtitle) == undone
         await pilot.press("ctrl+y")
-        assert editor.text == text
+        await wait_until(pilot, lambda: editor.text == text)
 
 
 async def test_undo_keeps_the_selected_case(suite):

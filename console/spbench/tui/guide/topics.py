@@ -28,7 +28,7 @@ TOPICS = (
         """\
 On the Suites page, Ctrl+Z undoes the last change of the open suite and Ctrl+Y redoes it. That
 includes cases that were added, edited or deleted with a form. The lower border of the text names
-the undone change. Typed text is only undone in the text: e goes there.
+the undone change.
 
 The two keys are shown in the footer as soon as there is a change.
 

@@ -146,8 +146,6 @@ def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleCo
     is_open = text.document is not None
     if action == "next_error":
         return text.error_count > 0
-    if action in ("undo", "redo"):
-        return text.can_change_history(action)
     if action == "run_all":
         return True  # with no open suite, it runs the file under the cursor
     if action in ("compose", "edit_suite", "edit_text", "reload", "toggle_files"):

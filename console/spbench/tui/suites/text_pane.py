@@ -27,7 +27,6 @@ from spbench.tui.suites.parsed_suite import (
 )
 from spbench.tui.suites.problem_list import ProblemList
 from spbench.tui.suites.recovery import RecoveryFile, UnsavedText
-from spbench.tui.suites.text_changes import find_name
 from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench_core.number_text import format_quantity
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
 NO_CASES = "The suite has no cases yet: F4 adds one."
-TYPED = "the last change was typed: go to the text (e) to undo or redo it"
 
 
 class TextPane(Vertical):
@@ -160,26 +158,14 @@ class TextPane(Vertical):
             self.editor.focus()
 
     def undo(self) -> int:
-        """Undo the last change, and return the new line of the cursor, or 0.
-
-        Typed text is only undone in the text, where the user sees it.
-        """
-        return self._change_history(self.editor.undo, "undo")
+        """Undo the last change, and return the new line of the cursor, or 0."""
+        return self._change_history(self.editor.undo)
 
     def redo(self) -> int:
         """Redo the last undone change; see `undo`."""
-        return self._change_history(self.editor.redo, "redo")
+        return self._change_history(self.editor.redo)
 
-    def can_change_history(self, action: str) -> bool:
-        """Return whether undo or redo would change the text; typed text needs the focus."""
-        history = self.editor.history
-        steps = history.undo_stack if action == "undo" else history.redo_stack
-        return self.editor.has_focus or not steps or bool(find_name(steps[-1]))
-
-    def _change_history(self, change: Callable[[], None], action: str) -> int:
-        if not self.can_change_history(action):
-            self.app.notify(TYPED, severity="warning", timeout=8)
-            return 0
+    def _change_history(self, change: Callable[[], None]) -> int:
         location = self.editor.cursor_location
         change()
         self._undone_text = self.editor.text
