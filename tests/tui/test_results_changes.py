@@ -14,6 +14,7 @@ from support.tui.results_page import (
     MEDIUM_SIZE,
     find_line,
     open_results,
+    read_widget,
     record_synthetic_run,
     wait_for_comparison,
     wait_for_run,
@@ -93,12 +94,20 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         await pilot.press("space")
         assert page._pane.marked
         await pilot.press("b")
-        await wait_until(pilot, lambda: "baseline main was made of the run" in read_screen(app))
+        await wait_for_comparison(pilot, "main", "20010103")  # the newest other run
         assert not has_notification(app, "the only baseline")
         assert not page._pane.marked
-        await pilot.press("up")
-        await wait_for_comparison(pilot, "main", "20010102")
+        await wait_until(pilot, lambda: "a: median 1.00 ms" in read_screen(app))
+        await pilot.press("end")
+        text = "baseline main was made of the run under the cursor. Move"
+        await wait_until(pilot, lambda: text in read_widget(app, "#compared-runs"))
+        await pilot.press("v")
+        await wait_until(pilot, lambda: "median 1.00 ms" in read_screen(app))
+        assert "was made of the run" not in read_widget(app, "#times-heading")
+        await pilot.press("c", "up")
+        await wait_until(pilot, lambda: page._pane.selected_run().id.startswith("20010102"))
         await pilot.press("b")
+        await wait_for_comparison(pilot, "main", "20010102")
         text = "compared with main, the only baseline of made-up"
         await wait_until(pilot, lambda: has_notification(app, text))
         await wait_until(pilot, lambda: "2.00x" in find_line(app, "? not judged "))

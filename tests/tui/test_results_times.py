@@ -314,14 +314,51 @@ async def test_cursor_follows_the_last_bar_of_a_narrower_chart():
 
 
 async def test_run_that_shares_no_case_with_earlier_ones_is_explained(tmp_path, home):
-    folder = record_run(home, [*make_started_run(describe_case("alone")), run_end("passed", 0)])
-    summary = folder.read_json("run.json")
-    folder.write_json("run.json", summary | {"verdict": "passed", "finished": 2000.0})
+    record_unrelated_run(home)
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await pilot.press("c")
         await wait_until(pilot, lambda: "No earlier run of made-up has a case" in read_screen(app))
+
+
+def record_unrelated_run(home):
+    """Record the newest run, which has no case of the others."""
+    folder = record_run(home, [*make_started_run(describe_case("alone")), run_end("passed", 0)])
+    summary = folder.read_json("run.json")
+    folder.write_json("run.json", summary | {"verdict": "passed", "finished": 2000.0})
+
+
+async def test_run_a_of_the_page_gives_way_to_one_with_common_cases(tmp_path, home):
+    record_unrelated_run(home)
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        oldest = page._pane.shown[-1].id
+        page._pane.compare_run(page._pane.shown[1].id, oldest)  # as after R
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010101", "20010103")
+        await pilot.press("home")
+        await wait_until(pilot, lambda: "No earlier run of made-up has a case" in read_screen(app))
+        assert page._pane.marked == ()
+        await pilot.press("down")
+        await wait_for_comparison(pilot, "20010102", "20010103")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_runs_without_a_common_case_leave_the_cases(tmp_path, home, size):
+    record_unrelated_run(home)
+    app = open_results(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end", "space", "home", "c")
+        await wait_until(pilot, lambda: "No case is in run a too, 20010101" in read_screen(app))
+        assert page._views.cases.display
+        assert len(page._pane.marked) == 1
+        await pilot.press("down")
+        await wait_for_comparison(pilot, "20010101", "20010103")
+        assert page._views.compare.display
+        assert "No case is in run a" not in read_screen(app)
 
 
 async def test_change_of_the_metrics_keeps_case_and_metric(tmp_path, home):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from spbench.errors import SpbenchError
@@ -62,6 +63,16 @@ class BaselineDialogs:
         ordered.sort(key=lambda origin: not origin.has_launches)
         choices = [Choice(origin.name, origin.text) for origin in ordered]
         return await self._page.app.push_screen_wait(Chooser("Compare with", choices))
+
+    def find_other_run(
+        self, name: str, run: RunSummary, runs: Sequence[RunSummary]
+    ) -> RunSummary | None:
+        """Return the newest other run of the suite if a baseline has only this run."""
+        with suppress(SpbenchError):  # the view shows why a baseline cannot be read
+            if self._library.find_run_of_baseline(name, [run]) is not None:
+                others = (other for other in list_runs_of_suite(runs, run) if other.id != run.id)
+                return next((run for run in others if run.status != RunStatus.RUNNING), None)
+        return None
 
     async def _offer_first(self, run: RunSummary, runs: Sequence[RunSummary]) -> None:
         """Offer to make the first baseline of a run, or of a better one of its suite."""

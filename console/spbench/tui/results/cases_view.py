@@ -160,6 +160,7 @@ and plots show."""
         super().__init__(id="cases-view")
         self.run: RecordedRun | None = None
         self._summary = Content("")
+        self._note = ""
         self._times: LoadedTimes | None = None
         self._history: Sequence[RecordedRun] = ()
         self._marks: RunMarks = {}
@@ -200,7 +201,13 @@ and plots show."""
         if run is None or self.run is None or run.summary.suite != self.run.summary.suite:
             self._history = ()
         self.run = run
+        self._note = ""
         self._summary = _summarize(run) if run else Content(message)
+        self._show_rows()
+
+    def show_note(self, note: str) -> None:
+        """Show a line above the summary, such as why there is no comparison."""
+        self._note = note
         self._show_rows()
 
     def show_times(self, times: LoadedTimes) -> None:
@@ -268,6 +275,8 @@ and plots show."""
         summary = self._summary
         if self.run is not None and not self.has_chart:
             summary = Content("\n").join(summary.split("\n")[1:])  # the runs' pane has the id
+        if self._note:
+            summary = Content(f"{self._note}\n") + summary
         fitted = fit_lines(summary, self.size.width, limit, _CUT_SUMMARY)
         self.query_one("#run-summary", Static).update(fitted)
 

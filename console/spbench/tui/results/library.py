@@ -60,6 +60,10 @@ IterationTimes = Mapping[str, "array[float]"]
 """The times of the iterations in ms, of the slowest rank each, by case."""
 
 
+class OwnBaselineError(UsageError):
+    """A run was to be compared with the baseline that was made of it."""
+
+
 class BaselineOrigin(NamedTuple):
     """A baseline with its suite and run, and its origin or error as text."""
 
@@ -133,15 +137,22 @@ class RunLibrary:
         """Compare a run with a baseline.
 
         Raises:
-            UsageError: The baseline does not exist or cannot be read, or was made of only this run.
+            UsageError: The baseline does not exist or cannot be read.
+            OwnBaselineError: The baseline was made of only this run.
         """
         baseline = make_baseline_run(load_baseline(self.home, name), baseline_path(self.home, name))
         if set(baseline.made_of) == {b.summary.id}:
-            raise UsageError(
-                f"The baseline {name} was made of the run under the cursor: "
-                "move to another run, or press R for a new one."
+            raise OwnBaselineError(
+                f"The baseline {name} was made of the run under the cursor. Move to another run, "
+                "or press R to run it again and compare the new run."
             )
         return self.compare(baseline, b)
+
+    def find_run_of_baseline(self, name: str, runs: Sequence[RunSummary]) -> RunSummary | None:
+        """Return the only run of a baseline; None if it has several, or was deleted."""
+        baseline = load_baseline(self.home, name)
+        ids = {baseline.run, *baseline.runs}
+        return next((run for run in runs if ids == {run.id}), None)
 
     def choose_side(self, runs: Sequence[RunSummary], run: RecordedRun) -> SideA | None:
         """Return the earlier run or the baseline to compare a run with; None without any.

@@ -183,6 +183,9 @@ both, a metric over runs, a metric over a swept parameter."""
         await asyncio.sleep(self.load_delay_seconds)
         run = self._find_shown_run()
         await self._loader.load(None if run is None else self._build_request(run))
+        if self._loader.lacks_common_case and self._pane.drop_own_mark():
+            self._reload()  # with another run a
+            return
         if run is not None:
             self._pane.show_details(self._views.cases.run)
             self._pane.update_rows()
@@ -276,10 +279,14 @@ both, a metric over runs, a metric over a swept parameter."""
     async def _choose_baseline(self) -> None:
         run = self._get_selected_run()
         name = await self._baselines.choose(run, self._runs) if run else None
-        if name is not None:
-            self._baseline = name
-            self._pane.clear_marks()
-            self._show(View.COMPARE)
+        if run is None or name is None:
+            return
+        self._baseline = name
+        self._pane.clear_marks()
+        other = await asyncio.to_thread(self._baselines.find_other_run, name, run, self._pane.shown)
+        if other is not None:
+            self._pane.table.move_to(other.id)
+        self._show(View.COMPARE)
 
     def action_metric(self) -> None:
         """Plot the next metric, or the current one if no plot is shown."""

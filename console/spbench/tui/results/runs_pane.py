@@ -98,6 +98,7 @@ run under the cursor."""
         self._replaced: dict[str, str] = {}  # new runs by the sides that they repeat
         self._repeated: dict[str, Repetition] = {}  # by the runs that R started
         self._chosen: tuple[str, ...] = ()
+        self._is_mark_own = False  # set by the page, not by the user
         self._versions: list[Hashable] = []
         self.shown: list[RunSummary] = []
         self.marks: RunMarks = {}
@@ -140,12 +141,20 @@ run under the cursor."""
             self._rows.marked = tuple(other for other in self.marked if other != run_id)
         else:
             self._rows.marked = self._order_sides({*self.marked[-1:], run_id})
+        self._is_mark_own = False
         self._update_sides()
 
     def clear_marks(self) -> None:
         """Remove the marks of runs for a comparison."""
         self._rows.marked = ()
         self._update_sides()
+
+    def drop_own_mark(self) -> bool:
+        """Remove a mark that the user did not set; return whether there was one."""
+        is_own = self._is_mark_own and bool(self.marked)
+        if is_own:
+            self.clear_marks()
+        return is_own
 
     def show_sides(self, chosen: tuple[str, ...]) -> None:
         """Show which runs are a and b.
@@ -213,6 +222,7 @@ run under the cursor."""
     def _mark_other(self, side: str | None) -> None:
         """Mark only the other side of a comparison, unless it is a baseline."""
         self._rows.marked = self._order_sides({side}) if side is not None else ()
+        self._is_mark_own = True
 
     def describe_origin(self) -> str:
         """Return the run that run b repeats as text; empty unless R started it."""

@@ -18,7 +18,7 @@ from spbench.report.previous_times import list_earlier_runs
 from spbench.report.recorded import RecordedRun
 from spbench.tui.results.case_times import BASELINE_TIMES, LoadedTimes
 from spbench.tui.results.compared_sides import SideA
-from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.library import OwnBaselineError, RunLibrary
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.events.statuses import RunStatus
@@ -80,12 +80,14 @@ class ViewLoader:
 
     Attributes:
         sides: The ids of the shown runs a and b, an empty one for a baseline; empty without two.
+        lacks_common_case: Whether no case is in both compared runs.
     """
 
     def __init__(self, views: ViewsPane, library: RunLibrary) -> None:
         self._views = views
         self._library = library
         self.sides: tuple[str, ...] = ()
+        self.lacks_common_case = False
         self._run: RunSummary | None = None
         self._loaded_at = -math.inf
         self._load_seconds = 0.0
@@ -100,6 +102,7 @@ class ViewLoader:
         """Load the runs of a request into the views; None shows that no run is chosen."""
         self._run = None if request is None else request.run
         self.sides = ()
+        self.lacks_common_case = False
         if request is None:
             self._views.show_nothing("no run is chosen")
             return
@@ -157,15 +160,23 @@ class ViewLoader:
         try:
             comparison = None if side is None else await self._make_comparison(run, side)
         except SpbenchError as error:
+            self._views.show_content(View.COMPARE)
             view.show_comparison(None, str(error))
             return
+        self.lacks_common_case = comparison is not None and not comparison.cases
+        self._views.show_content(View.CASES if self.lacks_common_case else View.COMPARE)
         if side is None or comparison is None:
             view.show_comparison(None, request.explain_no_comparison())
+            return
+        if self.lacks_common_case:
+            view.show_comparison(None)
+            self._views.cases.show_note(_explain_no_common_case(side))
+            await self._show_case_times(run, request)
             return
         case = self._views.cases.selected_case()
         case_id = None if case is None else case.id
         view.show_comparison(comparison, case_id=case_id, side=side)
-        view.show_times(*await self._load_both_times(run, side.run))
+        view.show_times(*await self._load_both_times(run, side, request.runs))
 
     async def _show_times(self, run: RecordedRun, request: ViewRequest) -> None:
         """Show the times of the chosen case, in both runs if there are two."""
@@ -179,12 +190,14 @@ class ViewLoader:
         try:
             comparison = None if side is None else await self._make_comparison(run, side)
         except SpbenchError as error:
-            view.show_run(case, await self._load_times(run.summary), str(error))
+            # The times of a run are complete without the baseline that was made of it.
+            remark = "" if isinstance(error, OwnBaselineError) else str(error)
+            view.show_run(case, await self._load_times(run.summary), remark)
             return
         if side is None or comparison is None:
             view.show_run(case, await self._load_times(run.summary))
         else:
-            times = await self._load_both_times(run, side.run)
+            times = await self._load_both_times(run, side, request.runs)
             view.show_pair(comparison, case, times, side.remark)
 
     async def _find_side(self, run: RecordedRun, request: ViewRequest) -> SideA | None:
@@ -215,9 +228,13 @@ class ViewLoader:
         return await asyncio.to_thread(library.compare, a, run)
 
     async def _load_both_times(
-        self, run: RecordedRun, other: RunSummary | None
+        self, run: RecordedRun, side: SideA, runs: Sequence[RunSummary]
     ) -> tuple[LoadedTimes, LoadedTimes]:
-        """Return the times of runs a and b; without run a, those of a baseline."""
+        """Return the times of runs a and b; for a baseline, those of its run."""
+        other = side.run
+        if side.baseline is not None:
+            name = side.baseline
+            other = await asyncio.to_thread(self._library.find_run_of_baseline, name, runs)
         times_a = BASELINE_TIMES if other is None else await self._load_times(other)
         return times_a, await self._load_times(run.summary)
 
@@ -239,3 +256,10 @@ class ViewLoader:
             except SpbenchError:
                 continue
         return runs
+
+
+def _explain_no_common_case(side: SideA) -> str:
+    """Return why there is no comparison with a run or a baseline, and the next step."""
+    if side.run is None:
+        return f"No case is in the baseline {side.baseline} too: c compares with a run."
+    return f"No case is in run a too, {side.run.id}: space on it removes its mark."

@@ -71,13 +71,18 @@ class ViewsPane(Vertical):
 
     def show_view(self, view: View) -> None:
         """Show a view; if the previous view had the focus, the new one gets it."""
-        switcher = self.query_one(ContentSwitcher)
-        had_focus = self.screen.focused is not None and self in self.screen.focused.ancestors
         self.query_one(ViewBar).show(view)
         self.border_title = view.capitalize()
-        switcher.current = _CONTENT[view]
-        if had_focus:
-            self.focus_view(view)
+        self.show_content(view)
+
+    def show_content(self, view: View) -> None:
+        """Show the content of a view, which another one may have if it has none."""
+        had_focus = self.screen.focused is not None and self in self.screen.focused.ancestors
+        switcher = self.query_one(ContentSwitcher)
+        if switcher.current != _CONTENT[view]:
+            switcher.current = _CONTENT[view]
+            if had_focus:
+                self.focus_view(view)
 
     def on_compare_view_case_highlighted(self, event: CompareView.CaseHighlighted) -> None:
         """Choose the same case for the other views."""
