@@ -1,10 +1,15 @@
 """Sizes of the panes of the Suites page, and the facts about the selected case."""
 
 import pytest
+from rich.style import Style
 from textual.widgets import Static
 
 from spbench.engine.run_estimate import CaseEstimate, EstimateSource
-from spbench.tui.suites.case_facts import find_inherited_names, render_case_facts
+from spbench.tui.suites.case_facts import (
+    find_entry_names,
+    find_inherited_names,
+    render_case_facts,
+)
 from spbench.tui.suites.cases_pane import CasesPane, CommandPane
 from spbench.tui.suites.cases_table import CasesTable
 from support.tui.app_driver import read_screen, wait_until
@@ -78,7 +83,7 @@ async def test_facts_come_first_in_the_words_of_the_form_and_mark_suite_defaults
         parsed = await get_text_pane(app).parse()
         case = parsed.cases[0]
         inherited = find_inherited_names(parsed.text, case)
-        lines = render_case_facts(case, None, inherited, 40).values.plain.splitlines()
+        lines = render_case_facts(case, None, frozenset(), inherited, 40).values.plain.splitlines()
         assert lines[1:3] == ["ranks     2", "repeats   3 (suite default)"]
         rows = [" ".join(line.split()) for line in lines]
         for line in ("seed 7 (suite default)", "halo_len 1", "channels_last off"):
@@ -90,6 +95,24 @@ async def test_facts_come_first_in_the_words_of_the_form_and_mark_suite_defaults
         assert text.index("environment") < text.index("metrics") < text.index("faults to plant")
         start = text.index("only this case, without spbench")
         assert "-m spbench_workers halo.exchange" in " ".join(text[start:].split())
+
+
+async def test_parameters_that_the_suite_sets_are_bold_and_come_first(suite):
+    suite.write_text(SUITE.replace("cases:\n", "defaults: {params: {seed: 7}}\ncases:\n"))
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot)
+        parsed = await get_text_pane(app).parse()
+        bold_names = []
+        for case in parsed.cases[:2]:
+            entry_names = find_entry_names(parsed.text, case)
+            inherited = find_inherited_names(parsed.text, case)
+            values = render_case_facts(case, None, entry_names, inherited).values
+            lines = values.plain[values.plain.index("parameters (bold: set in the suite)") :]
+            bold_count = sum(span.style == Style(bold=True) for span in values.spans)
+            bold_names.append([line.split()[0] for line in lines.splitlines()[1 : bold_count + 1]])
+        assert sorted(bold_names[0]) == ["image_size", "num_spatial_parts", "seed", "slice_method"]
+        assert sorted(bold_names[1]) == ["iterations", "seed"]
 
 
 async def test_case_that_undo_brings_back_is_in_view(suite):

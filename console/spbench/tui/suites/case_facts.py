@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 from rich.text import Text
 
 from spbench.engine.run_estimate import CaseEstimate, format_estimate
+from spbench.errors import UsageError
 from spbench.tui.suites.case_rows import ALL_SLOTS
 
 if TYPE_CHECKING:
     from spbench.suites.case import Case, Expectation
+    from spbench.suites.edit.outline import Outline
 
 _QUIET = Style(dim=True)
 _STRONG = Style(bold=True)
+_PARAM_SECTIONS = ("params", "matrix", "zip")
+"""The keys of a case with parameters."""
 _GAP = 3
 """Cells between two columns of parameters."""
 _INHERITED = " (suite default)"
@@ -29,15 +34,20 @@ class CaseFacts(NamedTuple):
 
 
 def render_case_facts(
-    case: Case, estimate: CaseEstimate | None, inherited: Set[str] = frozenset(), width: int = 0
+    case: Case,
+    estimate: CaseEstimate | None,
+    entry_names: Set[str] = frozenset(),
+    inherited: Set[str] = frozenset(),
+    width: int = 0,
 ) -> CaseFacts:
     """Return the duration, ranks and parameters of a case, and its checks and faults.
 
-    Parameters that differ from their default are bold. Call it in a thread: it loads the catalog.
+    Parameters that the suite sets are bold. Call it in a thread: it loads the catalog.
 
     Args:
         case: The case.
         estimate: Its estimated duration.
+        entry_names: The names of the parameters that it sets itself.
         inherited: The names of the values that it inherits from the suite.
         width: The cells in which parameters are placed in columns.
     """
@@ -51,7 +61,8 @@ def render_case_facts(
     for label, fact in facts.items():
         if fact:
             text.append(f"{label:<10}", _QUIET).append(f"{fact}\n")
-    _append_section(text, "parameters", _render_params(case, inherited, width))
+    params = _render_params(case, entry_names | inherited, inherited, width)
+    _append_section(text, "parameters (bold: set in the suite)", params)
     judgement = Text()
     sections = (
         ("metrics", Text(", ".join(_list_metric_names(case)))),
@@ -62,6 +73,13 @@ def render_case_facts(
     for title, content in sections:
         _append_section(judgement, title, content)
     return CaseFacts(text, judgement)
+
+
+def read_case_facts(text: str, case: Case, estimate: CaseEstimate | None, width: int) -> CaseFacts:
+    """Return the facts about a case of a text; see `render_case_facts`."""
+    entry_names = find_entry_names(text, case)
+    inherited = find_inherited_names(text, case)
+    return render_case_facts(case, estimate, entry_names, inherited, width)
 
 
 def _append_section(text: Text, title: str, content: Text) -> None:
@@ -75,18 +93,40 @@ def _list_metric_names(case: Case) -> list[str]:
     return [metric.name for metric in list_metrics(case.entry, case.params)]
 
 
+def find_entry_names(text: str, case: Case) -> Set[str]:
+    """Return the names of parameters that the entry of a case sets or sweeps."""
+    outline = _read_outline(text)
+    index = None if outline is None else outline.find_entry(case.line)
+    if outline is None or index is None:
+        return frozenset()
+    data = outline.items[index].data
+    keys = (key for section in _PARAM_SECTIONS for key in data.get(section) or ())
+    params = (case.entry.find_param(key) for key in keys)
+    return frozenset(param.name for param in params if param is not None)
+
+
+@lru_cache(maxsize=1)  # the cases of a text are selected one after another
+def _read_outline(text: str) -> Outline | None:
+    from spbench.suites.edit.outline import Outline
+
+    try:
+        return Outline(text)
+    except UsageError:
+        return None
+
+
 def find_inherited_names(text: str, case: Case) -> Set[str]:
     """Return the names of values that a case inherits from the suite."""
     if "defaults:" not in text:  # so that a large suite is not parsed again
         return frozenset()
     from spbench.suites.defaults import select_inherited
-    from spbench.suites.edit.compose import find_entry, read_defaults
-    from spbench.suites.edit.outline import Outline
 
-    index = find_entry(text, case.line)
-    if index is None:
+    outline = _read_outline(text)
+    index = None if outline is None else outline.find_entry(case.line)
+    if outline is None or index is None:
         return frozenset()
-    inherited = select_inherited(read_defaults(text), Outline(text).items[index].data)
+    defaults = outline.document.root.data.get("defaults")
+    inherited = select_inherited(defaults, outline.items[index].data)
     params = map(case.entry.find_param, inherited.get("params", {}))
     return {*inherited, *(param.name for param in params if param is not None)}
 
@@ -100,13 +140,12 @@ def _describe_duration(estimate: CaseEstimate | None) -> str:
     return f"{text}, plus {format_estimate(estimate.start_seconds)} to start"
 
 
-def _render_params(case: Case, inherited: Set[str], width: int) -> Text:
-    """Return the parameters in columns, first those that differ from their default."""
+def _render_params(case: Case, changed: Set[str], inherited: Set[str], width: int) -> Text:
+    """Return the parameters in columns, first those that the suite sets."""
     value_by_name = dict(_list_param_texts(case))
     if not value_by_name:
         return Text()
-    changed = [name for name in value_by_name if _is_changed(case, name)]
-    names = [*changed, *(name for name in value_by_name if name not in changed)]
+    names = sorted(value_by_name, key=lambda name: name not in changed)
     name_width = max(map(len, names)) + 1
     cells = []
     for name in names:
@@ -129,12 +168,6 @@ def _place_in_columns(cells: Sequence[Text], width: int) -> Text:
             line.append_text(cell)
         lines.append(line)
     return Text("\n").join(lines)
-
-
-def _is_changed(case: Case, name: str) -> bool:
-    param = case.entry.find_param(name)
-    value = case.params[name]
-    return param is not None and value is not None and value != param.default
 
 
 def _list_param_texts(case: Case) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
 
-from spbench.tui.suites.case_facts import CaseFacts, find_inherited_names, render_case_facts
+from spbench.tui.suites.case_facts import CaseFacts, read_case_facts
 from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import (
@@ -57,7 +57,7 @@ class CommandPane(VerticalScroll):
 
     HELP: ClassVar[str] = """\
 The selected case: the estimate of its duration, its ranks and all its parameters. Parameters that
-differ from their default are bold. Below them is the exact launch line of the job with the case, on
+the suite sets are bold. Below them is the exact launch line of the job with the case, on
 the selected hosts, then the command that runs only this case, without spbench, and the environment
 of both. Last are its metrics, checks and expectations, and the faults that can be planted. A low
 pane begins with the launch line. y copies the launch line with its environment.
@@ -340,7 +340,6 @@ class CasesPane(Vertical):
     ) -> None:
         width = self.query_one(CommandPane).scrollable_content_region.width
         command = await asyncio.to_thread(find_command, parsed, case.id)
-        inherited = await asyncio.to_thread(find_inherited_names, parsed.text, case)
-        facts = await asyncio.to_thread(render_case_facts, case, estimate, inherited, width)
+        facts = await asyncio.to_thread(read_case_facts, parsed.text, case, estimate, width)
         warning = parsed.excess_by_case.get(case.id, "")
         self.query_one(CommandPane).show(command, case.id, warning, facts)
