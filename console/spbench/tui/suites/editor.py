@@ -98,7 +98,7 @@ work here, too. Ctrl+Space lists the keys that are allowed at the cursor, or the
     }
     DEFAULT_CSS = """
     SuiteEditor {
-        border: none; padding: 0; background: $background; scrollbar-size: 1 1;
+        border: none; padding: 0; background: $background; scrollbar-size: 0 1;
         &:focus { border: none; }
         & > .suite-editor--field { color: $text-primary; }
         & > .suite-editor--string { color: $foreground; }

@@ -69,7 +69,6 @@ class SuitesPage(Page):
     SuitesPage.-wide #files.long { width: 46; }
     SuitesPage.-wide #text { height: 1fr; width: 1fr; }
     SuitesPage.-wide #cases-pane { height: 1fr; width: 1fr; }
-    SuitesPage.-narrow SuiteEditor { scrollbar-size: 0 1; }
     """
     AUTO_FOCUS = "SuitesPage.files #files, #cases"
     HORIZONTAL_BREAKPOINTS = _SIZES
