@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,7 +128,9 @@ class CaseCounts:
         repeats: The repeats of all cases, as far as known.
         ended_repeats: The repeats of cases with a result, and the ended ones of running cases.
         bad_repeats: The repeats of cases that did not pass.
-        failed: Other cases with a failure, an error or a timeout.
+        failed: Other cases with a failure.
+        errors: Other cases with an error.
+        timeouts: Other cases with a timeout.
         fault_found: Cases that failed because their planted fault was found.
         found_repeats: The repeats of these cases, which are not among the bad ones.
     """
@@ -141,6 +144,8 @@ class CaseCounts:
     ended_repeats: int
     bad_repeats: int
     failed: int = 0
+    errors: int = 0
+    timeouts: int = 0
     fault_found: int = 0
     found_repeats: int = 0
 
@@ -155,8 +160,15 @@ class CaseCounts:
             return f"{self.ended_repeats}/{self.repeats} repeats"
         if not ended:
             return f"{self.ran}/{self.total} cases"
+        failures: dict[str, int] = {
+            CaseStatus.FAILED: self.failed,
+            CaseStatus.ERROR: self.errors,
+            CaseStatus.TIMEOUT: self.timeouts,
+        }
+        if not (self.cancelled or self.idle):
+            failures = {}
         counts = {
-            CaseStatus.FAILED: self.failed if self.cancelled or self.idle else 0,
+            **failures,
             FaultOutcome.FOUND: self.fault_found,
             CaseStatus.CANCELLED: self.cancelled,
             "did not run": self.idle,
@@ -173,6 +185,9 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
     running = [case for case in unjudged if case.status == CaseStatus.RUNNING]
     bad = [case for case in judged if case.status.is_bad]
     found_cases = [case for case in bad if case.execution.status_text is FaultOutcome.FOUND]
+    bad_counts = Counter(
+        case.status for case in bad if case.execution.status_text is not FaultOutcome.FOUND
+    )
     found_repeats = sum(case.repeats for case in found_cases)
     return CaseCounts(
         total=len(all_cases),
@@ -187,7 +202,9 @@ def count_cases(cases: Iterable[CaseState]) -> CaseCounts:
         ended_repeats=sum(case.repeats for case in judged)
         + sum(case.num_ended_repeats for case in running),
         bad_repeats=sum(case.repeats for case in bad) - found_repeats,
-        failed=len(bad) - len(found_cases),
+        failed=bad_counts[CaseStatus.FAILED],
+        errors=bad_counts[CaseStatus.ERROR],
+        timeouts=bad_counts[CaseStatus.TIMEOUT],
         fault_found=len(found_cases),
         found_repeats=found_repeats,
     )

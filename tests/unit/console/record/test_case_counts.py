@@ -50,7 +50,7 @@ def test_description_excludes_cases_that_never_ran(cases, running_text, ended_te
 
 def test_failed_cases_are_counted_next_to_cancelled_ones():
     cases = [build_case("passed"), build_case("error"), build_case("cancelled")]
-    assert count_cases(cases).describe(ended=True) == "1/3 passed, 1 failed, 1 cancelled"
+    assert count_cases(cases).describe(ended=True) == "1/3 passed, 1 error, 1 cancelled"
     assert count_cases(cases[:2]).describe(ended=True) == "1/2 passed"
 
 
