@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from spbench.engine.processes import find_processes
+from spbench_core.catalog.planted_fault import RAISED_TEXT
 from support.paths import ROOT, SUITES, TEST_SUITES
 from support.runs import SPBENCH, RunProcess, RunResult, TerminalRunProcess, build_script_head, run
 
@@ -97,7 +98,7 @@ def test_rank_of_a_fault_must_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "message", "trace"),
     [
-        ("raise", "InjectedFaultError: planted by --inject raise", "faults.py"),
+        ("raise", f"InjectedFaultError: {RAISED_TEXT}", "faults.py"),
         pytest.param("exit", "SystemExit: 3", "sys.exit(", marks=pytest.mark.long),
     ],
 )

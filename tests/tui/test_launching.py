@@ -163,8 +163,8 @@ def test_planted_fault_that_was_found_is_named_once():
     failure = add_found_fault(
         f"rank 1 on a, 2 s into b: InjectedFaultError: {RAISED_TEXT}", "raise"
     )
-    expected = "rank 1 on a, 2 s into b: InjectedFaultError; fault found, as planted: raise"
-    assert name_keys(failure) == expected
+    reason = "rank 1 on a, 2 s into b: InjectedFaultError: raised on purpose"
+    assert name_keys(failure) == f"{reason}; fault found, as planted: raise"
     assert name_keys("; planted by --inject slow=9") == "; fault found, as planted: slow=9"
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from spbench.errors import Advice
-from spbench.record.planted_faults import FAULT_FOUND
 
 KEYS_BY_ADVICE: Mapping[Advice, str] = {
     Advice.ONLY_SHOW_LINES: "L chooses a launcher that is installed here",
@@ -44,8 +43,6 @@ _SETTING = re.compile(r"`?--set (\w+)=(\w+)`?")
 """A setting as an option, such as ``--set repeat=4``."""
 _DOCTOR = re.compile(r"check its host with: spbench doctor( --hosts \S+)?")
 """The advice to examine a host."""
-_PLANTED_TWICE = re.compile(rf":? planted by --inject \S+(?=; {FAULT_FOUND}: )")
-"""A planted fault in the message of its failure, which the outcome names again."""
 _SHOW_RUN = re.compile(r"See `spbench results show \S+` for the details\.")
 """The advice to show a run."""
 _COMMAND = re.compile(r"(spbench [a-z][^;,`]*)")
@@ -58,7 +55,6 @@ def name_keys(message: str) -> str:
         message = message.replace(advice.value, keys)
     for command, text in _TEXT_BY_COMMAND.items():
         message = message.replace(command, text)
-    message = _PLANTED_TWICE.sub("", message)
     message = _SHOW_RUN.sub("Enter on a case shows its details in b.", message)
     message = _DOCTOR.sub(_name_hosts_page, message)
     parts = _COMMAND.split(message)

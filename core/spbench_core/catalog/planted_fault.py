@@ -17,7 +17,7 @@ class EndingFault(StrEnum):
     EXIT = "exit"
 
 
-RAISED_TEXT = f"planted by --inject {EndingFault.RAISE}"
+RAISED_TEXT = "raised on purpose"
 """The text of the exception of ``raise``."""
 EXIT_STATUS = 3
 """The exit status of ``exit``."""

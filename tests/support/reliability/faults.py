@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from spbench_core.catalog.planted_fault import RAISED_TEXT
 from support.reliability import host_faults, process_faults, record_faults, system_faults
 from support.reliability.trial import LONG, FaultTrial
 from support.runs import RunResult
@@ -139,7 +140,7 @@ RANKS = (
     _rank_fault(
         "a rank raises an exception",
         process_faults.run_with_arguments("--inject", "raise@second"),
-        "planted by --inject raise",
+        RAISED_TEXT,
     ),
     _rank_fault(
         "a rank ends by itself",
