@@ -1328,12 +1328,12 @@ async def test_rank_that_is_lost_before_the_first_case_is_among_the_ranks(open_r
     ]
     async with open_run(size, events) as run:
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
-        await run.wait_until(lambda: "lost" in run.row(1))
+        await run.wait_until(lambda: "died" in run.row(1))
         assert "unfinished" in run.row(0)
         await run.press("n")
         await run.wait_until(lambda: run.table("ranks").cursor_key == 1)
         await run.press("enter")
-        await run.wait_for_texts("lost", "after the launch", "local rank unknown")
+        await run.wait_for_texts("died", "after the launch", "local rank unknown")
 
 
 async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
@@ -1589,7 +1589,7 @@ async def test_ended_run_shows_no_phase_of_its_killed_ranks(open_run, size):
         )
         await run.wait_for_texts("✗ error")
         await run.wait_until(lambda: "timing" not in read_screen(run.app))
-        await run.wait_until(lambda: run.row(0)[3] == "lost" and run.row(1)[3] == "unfinished")
+        await run.wait_until(lambda: run.row(0)[3] == "died" and run.row(1)[3] == "unfinished")
 
 
 async def test_end_of_a_run_ends_the_pause(open_run):

@@ -24,11 +24,12 @@ from spbench.tui.hosts.host_rows import HostRows
 from spbench.tui.results.case_screen import _list_sections
 from spbench.tui.results.cases_view import _COLUMNS as RECORDED_COLUMNS
 from spbench.tui.results.cases_view import CasesView, RecordedCaseRows
+from spbench.tui.run.case_ranks import RecordedRanks
 from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
 from spbench.tui.run.details import _list_case_lines
 from spbench.tui.run.page import RunPage
 from spbench.tui.run.rank_cells import build_rank_cells, build_rank_columns, get_rank_sort_value
-from spbench_core.events.statuses import CaseStatus, RankPhase
+from spbench_core.events.statuses import CaseStatus, RankPhase, RankStatus
 from support.sample_events import (
     build_state,
     case_judged,
@@ -257,3 +258,21 @@ def test_passed_checks_of_a_lost_rank_are_not_green(phase):
     assert done.style == "passed"
     row = CaseRow(CaseStatus.ERROR, "a", 4, None, 1.0, False, 2.0, (4, 4))
     assert row.cells()[-1].style == "muted"
+
+
+@pytest.mark.parametrize(
+    ("repeat", "error", "text"),
+    [
+        (1, None, "died"),
+        (3, None, "died, launch 2"),
+        (3, {"message": "InjectedFaultError: raised on purpose", "traceback": ""}, "raised"),
+    ],
+)
+def test_phase_of_a_broken_rank_says_how_it_ended(repeat, error, text):
+    case = build_state(make_started_run(describe_case(repeat=repeat))).cases["a"]
+    case.measured.ended = {(0, 0), (0, 1)} if repeat > 1 else set()
+    case.measured.ranks[1].status = RankStatus.LOST
+    case.measured.ranks[1].error = error
+    ranks = RecordedRanks(case)
+    ranks.update()
+    assert ranks.row(1).activity == text

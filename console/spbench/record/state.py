@@ -230,9 +230,20 @@ class RunState:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
             rank.phase = RANK_TRANSITIONS["rank_lost"][rank.phase]
-            case = self.cases.get(rank.case or "")
-            if case is not None and rank.rank in case.measured.ranks:
-                case.measured.ranks[rank.rank].status = RankStatus.LOST
+        case = self._find_case_of_lost_rank(event, rank)
+        if case is not None and event["rank"] in case.measured.ranks:
+            case.measured.ranks[event["rank"]].status = RankStatus.LOST
+
+    def _find_case_of_lost_rank(self, event: Event, rank: RankState | None) -> CaseState | None:
+        """Return the case of a lost rank, or else the first open case of its launch.
+
+        A launch of a case may be lost before its ranks begin the case, after earlier launches.
+        """
+        if rank is not None and rank.case is not None:
+            return self.cases.get(rank.case)
+        job = self.jobs.get(event.get("job", 0))
+        cases = () if job is None else map(self.cases.__getitem__, job.cases)
+        return next((case for case in cases if not case.status.is_final), None)
 
     def _on_repeats_end(self, event: Event) -> None:
         case = self.cases[event["case"]]

@@ -26,6 +26,19 @@ _PHASE_BY_STATUS = {
 
 # The property `is_broken` would take a millisecond for thousands of ranks.
 _BROKEN = frozenset(phase for phase in RankPhase if phase.is_broken)
+_RAISED = "raised"
+_DIED = "died"
+
+
+def describe_end(case: CaseState | None, rank: int) -> str:
+    """Return how a broken rank ended: ``raised``, ``died`` or ``died, launch 3``."""
+    recorded = case.measured.ranks.get(rank) if case is not None else None
+    if recorded is not None and recorded.error is not None:
+        return _RAISED
+    if case is None or case.repeats < 2:
+        return _DIED
+    num_ended = sum(ended_rank == rank for _, ended_rank in case.measured.ended)
+    return f"{_DIED}, launch {num_ended + 1}"
 
 
 class LiveRanks(RankSource):
@@ -81,6 +94,8 @@ class LiveRanks(RankSource):
         row = self._rows.row(rank) if rank in self._state.ranks else None
         if row is not None and row.phase is RankPhase.ENDED:  # the word of a finished case
             return replace(row, phase=RankPhase.DONE, activity=RankPhase.DONE.value)
+        if row is not None and row.phase in _BROKEN:
+            return replace(row, activity=describe_end(self.case, rank))
         if row is not None and self._has_run_ended and not row.phase.is_over:
             return replace(row, phase=RankPhase.UNFINISHED, activity=RankPhase.UNFINISHED.value)
         return row
@@ -178,7 +193,7 @@ class RecordedRanks(RankSource):
             host=recorded.host,
             coordinates=figures.coordinates,
             phase=phase,
-            activity=phase.value,
+            activity=describe_end(self._case, rank) if phase in _BROKEN else phase.value,
             iterations=len(figures.times),
             last=self._find_last_time(rank),
             p50=figures.p50,

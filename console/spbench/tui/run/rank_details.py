@@ -72,7 +72,7 @@ def _list_rank_lines(
         message = recorded.error.get("message", "no message")
         yield "error", f"{format_status(RankStatus.ERROR)}: {message}"
     elif case is not None and _is_lost(recorded, live):
-        yield "lost", case.execution.reason or "the rank has ended without an error message"
+        yield "died", case.execution.reason or "the rank has ended without an error message"
     if case is not None:
         yield from _list_time_lines(case, rank)
     if recorded is not None:

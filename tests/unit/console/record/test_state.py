@@ -400,6 +400,24 @@ def test_lost_rank_is_lost_in_its_case():
     }
 
 
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_rank_lost_before_a_later_launch_began_its_case_is_lost_in_the_case(is_connected):
+    lost = make.console_event("rank_lost", job=2, rank=1, host="node01", reason="dead")
+    hello = [make.rank_event("hello", 1, host="node01")] if is_connected else []
+    case = make.build_case_state(
+        [
+            *make.make_started_run(make.describe_case(repeat=2)),
+            *(make.rank_event("case_end", rank, status="ok") for rank in (0, 1)),
+            make.job_end(),
+            make.job_start(job=2),
+            *hello,
+            lost,
+        ]
+    )
+    statuses = {rank: rank_state.status for rank, rank_state in case.measured.ranks.items()}
+    assert statuses == {0: "ok", 1: "lost"}
+
+
 def test_rank_lost_before_it_was_ready_is_not_added():
     lost = make.console_event("rank_lost", rank=None, host="node01", reason="dead")
     assert make.build_state([make.run_start(), make.job_start(), lost]).ranks == {}
