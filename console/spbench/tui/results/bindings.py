@@ -23,11 +23,12 @@ FOOTER = (
         "results.rest",
         "results.view",
         "results.repeat",
+        "results.baseline",
         "results.attach",
         "results.mark",
     ),
     *("results.filter", "results.export", "results.replay", "results.all", "results.metric"),
-    *("results.parameter", "results.baseline", "results.pin", "results.note"),
+    *("results.parameter", "results.pin", "results.note"),
     *("results.delete", "results.prune", "results.copy"),
 )
 """The actions in the key bar, the most important first."""
@@ -58,7 +59,7 @@ RESULTS_BINDINGS: list[BindingType] = [
         "Run again",
         "Run it again, as it was or with enough launches to compare",
     ),
-    make_binding("results.baseline", "b", "baseline", "Vs baseline", "Compare with a baseline"),
+    make_binding("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
     make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),
     make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
     make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),

@@ -36,7 +36,10 @@ class RunStarts:
         self._views = views
 
     async def repeat(self, run: RunSummary, view: View) -> None:
-        """Run sides of the comparison again, or the run if another view is shown."""
+        """Run sides of the comparison again, or the run if another view is shown.
+
+        A question comes first only if there is a choice, of launches or faults.
+        """
         if run.status == RunStatus.RUNNING:
             self._warn(_STILL_RUNNING)
             return
@@ -46,7 +49,9 @@ class RunStarts:
         with_faults: bool | None = True
         if first.launches is None or has_faults:
             question = _make_question(planned, first.launches)
-            with_faults = await self._page.ask_again(first.folder, question, "Run again")
+            with_faults = await self._page.ask_again(
+                first.folder, question, "Run again", is_plain=True
+            )
         else:
             planned = await self._choose_launches(planned, first.launches)
         if not planned or with_faults is None:
