@@ -50,15 +50,16 @@ async def fill_form(pilot, form, name, text):
     await pilot.pause()
 
 
-@pytest.mark.parametrize("key", ["ctrl+n", "f2"])
-async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, requests, key):
+@pytest.mark.parametrize(("key", "start"), [("ctrl+n", "ctrl+s"), ("f2", "f5")])
+async def test_measures_a_profile_with_the_first_values_of_the_form(tmp_path, requests, key, start):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
         await open_profile_form(pilot, key, "resnet")
         command = "spbench profile resnet --set depth=11 --output profiles/resnet-11.json"
         await wait_until(pilot, lambda: command in read_screen(app))
-        await wait_until(pilot, lambda: "Ctrl+S measures it, about" in read_screen(app))
-        await pilot.press("ctrl+s")
+        text = "Ctrl+S or F5 measures it, about"
+        await wait_until(pilot, lambda: text in read_screen(app))
+        await pilot.press(start)
         await wait_until(pilot, lambda: requests)
         assert requests == [ProfileRequest("resnet", {"depth": 11}, "profiles/resnet-11.json")]
         await wait_until(pilot, lambda: "profiles/resnet-11.json is measured" in read_screen(app))
@@ -128,7 +129,7 @@ async def test_profile_of_the_same_name_is_replaced_after_a_question(tmp_path, r
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
         await open_profile_form(pilot, "ctrl+n", "resnet")
-        await wait_until(pilot, lambda: "Ctrl+S measures it" in read_screen(app))
+        await wait_until(pilot, lambda: "Ctrl+S or F5 measures it" in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("n")
@@ -144,7 +145,7 @@ async def test_failed_measurement_is_shown_and_readonly_starts_none(tmp_path, mo
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
         await open_profile_form(pilot, "ctrl+n", "resnet")
-        await wait_until(pilot, lambda: "Ctrl+S measures it" in read_screen(app))
+        await wait_until(pilot, lambda: "Ctrl+S or F5 measures it" in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: "✗ no torch here" in read_screen(app))
     readonly = make_console(tmp_path, page="plan", readonly=True)
@@ -164,7 +165,7 @@ async def test_enter_keeps_a_measurement_that_runs(tmp_path, monkeypatch):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
         await open_profile_form(pilot, "ctrl+n", "resnet")
-        await wait_until(pilot, lambda: "Ctrl+S measures it" in read_screen(app))
+        await wait_until(pilot, lambda: "Ctrl+S or F5 measures it" in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: "measuring the layers of resnet" in read_screen(app))
         await pilot.press("enter")

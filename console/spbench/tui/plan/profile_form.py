@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from spbench.errors import SpbenchError
@@ -126,7 +127,16 @@ class ProfileForm(FieldForm[ProfileRequest]):
 A profile is the measured times of a network's layers, from which plans are made. An empty field has
 the default that it shows. A deeper network and larger images take longer; the form shows for how
 long. Each value is checked as you type. Several batch sizes show how the times grow with the batch.
-Ctrl+S measures, and Escape leaves the form."""
+Ctrl+S and F5 measure, and Escape leaves the form."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            *("f5", "write", "Measure"),
+            id="profile.measure",
+            tooltip="Measure the profile",
+            show=False,
+            priority=True,
+        )
+    ]
 
     def __init__(self, kind: str, context: ConsoleContext) -> None:
         super().__init__(f"Measure a profile of {kind}", "Measure")
@@ -165,7 +175,9 @@ Ctrl+S measures, and Escape leaves the form."""
         rows.show_defaults({**forecast.default_texts, _FILE.name: output})
         request = replace(request, output=reader.text(_FILE.name) or output)
         self.query_one("#command", Static).update(shlex.join(("spbench", *request.arguments)))
-        self.show_message(f"Ctrl+S measures it, {forecast.duration or 'for an unknown time'}.")
+        self.show_message(
+            f"Ctrl+S or F5 measures it, {forecast.duration or 'for an unknown time'}."
+        )
         return request
 
 
