@@ -9,7 +9,7 @@ import pytest
 from textual.app import App
 
 from spbench.record.planted_faults import add_found_fault
-from spbench.record.runs.marks import RunMark
+from spbench.record.runs.marks import MarksFormat, RunMark
 from spbench.report.comparison.rows import case_rows
 from spbench.report.distribution import make_distribution
 from spbench.tui.results.case_times import LoadedTimes, show_compared_times
@@ -183,6 +183,9 @@ async def test_list_marks_runs_with_words(tmp_path, home, size):
         await wait_until(pilot, lambda: fault in find_line(app, "2001-01-01"))
         await wait_until(pilot, lambda: mark in find_line(app, "2001-01-02"))
         assert "status" in find_line(app, " started ")
+        if page._pane._rows.marks_format is MarksFormat.SIGNS:
+            assert size == MEDIUM_SIZE
+            assert "─ ! fault  ≠ other machine ─" in read_screen(app)
         await pilot.press("slash")
         app.focused.value = "mark:fault"
         await wait_until(pilot, lambda: [run.id[7] for run in page._pane.shown] == ["1"])

@@ -97,6 +97,17 @@ class RunRows:
         )
         return max(widths, default=0)
 
+    def describe_signs(self) -> str:
+        """Return the meanings of the signs of marks; empty if the marks are words."""
+        if self.marks_format is not MarksFormat.SIGNS:
+            return ""
+        shown = {mark for run in self._runs.values() for mark in self.get_marks(run.id)}
+        texts = {mark: mark.removeprefix(mark.sign).strip() for mark in RunMark if mark in shown}
+        meanings = [f"{mark.sign} {text}" for mark, text in texts.items()]
+        if any(run.id in self._baselines for run in self._runs.values()):
+            meanings.append(f"{_BASELINE_SIGN} baseline")
+        return "  ".join(meanings)
+
     def keys(self) -> Sequence[Hashable]:
         """Return the ids of the runs."""
         return list(self._runs)

@@ -10,6 +10,7 @@ from typing import ClassVar
 from rich.table import Table
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
@@ -306,6 +307,15 @@ run under the cursor."""
                 break
         self.table.set_rows(rows, fitted)
         self._fit_height()
+        self._show_subtitle()
+
+    def _show_subtitle(self) -> None:
+        """Show the number of runs that a filter leaves, and the meanings of signs."""
+        is_filtered = len(self.shown) < len(self._all)
+        count = f"{len(self.shown)} of {len(self._all)}" if is_filtered else ""
+        self.border_subtitle = Content(
+            "  ".join(filter(None, (self._rows.describe_signs(), count)))
+        )
 
     def _cut_suites(self, columns: Sequence[Column], width: int) -> None:
         """Cut the suites if the table lacks cells for the numbers of passed cases."""
@@ -349,8 +359,6 @@ run under the cursor."""
         self._rows.show(self.shown, time.time(), self.marks, self.baselines)
         self._fit_columns()
         self.show_details(self._loaded)
-        is_filtered = len(self.shown) < len(self._all)
-        self.border_subtitle = f"{len(self.shown)} of {len(self._all)}" if is_filtered else ""
 
     def _explain_empty(self, text: str) -> str:
         if not self._all:
