@@ -227,6 +227,10 @@ async def test_suites_page_shows_the_suite_of_the_demo(tmp_path):
         assert get_editor(app).text == (demo.path / "suite.yaml").read_text()
 
 
+def list_names(tree):
+    return [path.name for path in tree._files]
+
+
 async def test_unwritten_suite_keeps_the_others_listed(tmp_path):
     app = make_empty_console(tmp_path)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -234,15 +238,21 @@ async def test_unwritten_suite_keeps_the_others_listed(tmp_path):
         await wait_until(pilot, lambda: find_selected_path(app) is not None)
         await pilot.press("enter")
         await wait_until(pilot, lambda: "schema: spbench.suite/1" in get_editor(app).text)
-        await wait_until(pilot, lambda: "suites/" in read_screen(app))
         await wait_until(pilot, lambda: re.search(r"smoke.yaml +20 cases", read_screen(app)))
         assert "shipped with spbench" in read_screen(app)
         assert "1 error" not in read_screen(app)
-        assert "smoke.yaml (copy, not saved: F5 or Ctrl+S writes it into suites/)" in read_screen(
-            app
-        )
+        assert "a copy: F5 or Ctrl+S writes suites/smoke.yaml" in read_screen(app)
+        copy = tmp_path / "suites" / "smoke.yaml"
+        tree = app.screen.query_one(SuiteTree)
+        assert list_names(tree).count("smoke.yaml") == 1
+        await pilot.press("e", "#")
+        await wait_until(pilot, lambda: copy in tree._files)
+        assert "not saved" in tree._format_label(copy)
+        await pilot.press("ctrl+z")
+        await wait_until(pilot, lambda: copy not in tree._files)
         await pilot.press("ctrl+s")
-        await wait_until(pilot, lambda: "not saved" not in read_screen(app))
+        await wait_until(pilot, lambda: copy in tree._files and "a copy" not in read_screen(app))
+        assert "not saved" not in read_screen(app)
         assert (tmp_path / "suites" / "smoke.yaml").is_file()
         assert "shipped with spbench" in read_screen(app)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spbench.errors import UsageError
@@ -21,11 +21,13 @@ class SuiteDocument:
         path: The file.
         stored: The text on disk; None if there is no file.
         proposed: The initial text if there is no file. Default: the head of a suite.
+        source: The shipped suite if it is a copy of one that has no file.
     """
 
     path: Path
     stored: str | None
     proposed: str | None = None
+    source: Path | None = None
 
     @property
     def text(self) -> str:
@@ -49,9 +51,12 @@ class SuiteDocument:
         if has_changes:
             return f"{UNSAVED} {self.path.name} not saved (Ctrl+S)"
         if self.is_unsaved_copy:
-            folder = self.path.parent.name
-            return f"{self.path.name} (copy, not saved: F5 or Ctrl+S writes it into {folder}/)"
+            return f"a copy: F5 or Ctrl+S writes {self.path.parent.name}/{self.path.name}"
         return self.path.name
+
+    def find_listed_path(self, has_changes: bool) -> Path:
+        """Return its path in the list of files: an unchanged copy is that of its source."""
+        return self.path if has_changes or self.source is None else self.source
 
     def is_stale(self) -> bool:
         """Return whether another program has changed, created or removed the file."""
@@ -61,8 +66,9 @@ class SuiteDocument:
             return self.stored is not None or self.path.exists()
 
     def is_current(self, path: Path) -> bool:
-        """Return whether this is the file of a path, unchanged on disk."""
-        return path.resolve() == self.path.resolve() and not self.is_stale()
+        """Return whether this is the file of a path or a copy of it, unchanged on disk."""
+        paths = [file.resolve() for file in (self.path, self.source) if file is not None]
+        return path.resolve() in paths and not self.is_stale()
 
     def save(self, text: str) -> SuiteDocument:
         """Write the text into the file; links and permissions of the file stay.
@@ -100,7 +106,7 @@ def copy_document(path: Path, folder: Path) -> SuiteDocument:
     Raises:
         UsageError: The suite cannot be read, or the file exists.
     """
-    return make_document(locate_copy(path, folder), _read_text(path))
+    return replace(make_document(locate_copy(path, folder), _read_text(path)), source=path)
 
 
 def locate_copy(path: Path, folder: Path) -> Path:

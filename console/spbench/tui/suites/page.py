@@ -167,9 +167,14 @@ class SuitesPage(Page):
 
     def update_files(self) -> None:
         """Update the list of suite files."""
+        has_changes = self.text_pane.has_changes
+        self.query_one(SuiteTree).update_files(self._listed_path, has_changes=has_changes)
+
+    @property
+    def _listed_path(self) -> Path | None:
+        """The path of the open suite in the list of files."""
         pane = self.text_pane
-        path = pane.document.path if pane.document else None
-        self.query_one(SuiteTree).update_files(path, has_changes=pane.has_changes)
+        return None if pane.document is None else pane.document.find_listed_path(pane.has_changes)
 
     def open(self, path: Path) -> None:
         """Open a suite, after a question if the open one has unsaved changes."""
@@ -260,7 +265,7 @@ class SuitesPage(Page):
         """Show the cases of the text."""
         line = self.text_pane.editor.cursor_line
         self.cases_pane.show(event.parsed, line, keep_case=event.is_undone)
-        self.query_one(SuiteTree).mark_changes(self.text_pane.has_changes)
+        self.query_one(SuiteTree).mark_changes(self._listed_path, self.text_pane.has_changes)
         self.refresh_bindings()
 
     def on_text_pane_cursor_moved(self, event: TextPane.CursorMoved) -> None:

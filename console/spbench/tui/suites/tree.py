@@ -73,7 +73,8 @@ def find_suites(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Pa
 
 def list_files(folder: Path, opened: Path | None = None) -> dict[Path, tuple[Path, ...]]:
     """Return the files of `find_suites`, then the shipped suites without a copy."""
-    suites = find_suites(folder, opened)
+    is_own = opened is not None and not needs_copy(opened, folder)
+    suites = find_suites(folder, opened if is_own else None)
     listed = {path.resolve() for paths in suites.values() for path in paths}
     shipped = tuple(
         path
@@ -130,8 +131,8 @@ class SuiteTree(Tree[Path]):
 
     HELP: ClassVar[str] = """\
 The suites below this folder and next to the open one, then the suites that come with spbench. Enter
-opens a suite. A shipped suite opens as a copy, which is written when you save or run it, and leaves
-the list of shipped ones then. ✗ marks a suite with errors.
+opens a suite. A shipped suite opens as a copy, which is listed once you change it, and written when
+you save or run it. It leaves the list of shipped ones then. ✗ marks a suite with errors.
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("files.open", "enter", "select_cursor", "Open", "Open the file", show=True),
@@ -164,6 +165,7 @@ the list of shipped ones then. ✗ marks a suite with errors.
         self._folder = folder
         self._last_suite = last_suite
         self._opened: Path | None = None
+        self._requested: Path | None = None
         self._is_opened_unsaved = False
         self._has_changes = False
         self._files: dict[Path, TreeNode[Path]] = {}
@@ -183,11 +185,14 @@ the list of shipped ones then. ✗ marks a suite with errors.
     def update_files(self, opened: Path | None, *, has_changes: bool = False) -> None:
         """Update the files; the open one is marked."""
         self._has_changes = has_changes
+        self._requested = opened
         self._update_listing(opened)
 
-    def mark_changes(self, has_changes: bool) -> None:
-        """Show whether the open file has unsaved changes."""
-        if has_changes != self._has_changes:
+    def mark_changes(self, opened: Path | None, has_changes: bool) -> None:
+        """Show whether the open file has unsaved changes; a changed copy is another file."""
+        if opened != self._requested:
+            self.update_files(opened, has_changes=has_changes)
+        elif has_changes != self._has_changes:
             self._has_changes = has_changes
             self._label(path for path in self._files if path == self._opened)
 

@@ -56,7 +56,7 @@ class RunActions:
         if document is None:
             return True
         tree = self._page.query_one(SuiteTree)
-        return tree.has_focus and tree.selected_path not in (None, document.path)
+        return tree.has_focus and tree.selected_path not in (None, document.path, document.source)
 
     async def _open_selected_file(self) -> bool:
         """Open the file under the cursor of the files; return whether it is open."""
