@@ -216,7 +216,7 @@ async def test_failed_start_stays_on_the_run_page_until_the_next(tmp_path, monke
     run.status = 3
     app = make_console(tmp_path)
     async with app.run_test(size=size) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.context.launch_choice = LaunchChoice(hosts="node[1-2]")
         app.context.start_suite(tmp_path / "a.yaml", ["first"], ["slow"])
         for text in ("not started: a.yaml, first, fault slow, on node[1-2]", "mpirun is not", "→"):
@@ -233,11 +233,11 @@ async def test_f5_starts_again_with_other_hosts(tmp_path, monkeypatch):
     run.status = 3
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("f5")
         await wait_until(pilot, lambda: has_notification(app, "F5 starts a suite on the Suites"))
         app.context.start_suite(tmp_path / "a.yaml", ["first"], ["slow"])
-        await wait_until(pilot, lambda: "f5 Run again" in read_screen(app))
+        await wait_until(pilot, lambda: "F5 Run again" in read_screen(app))
         app.context.launch_choice = LaunchChoice(hosts="node3")
         await pilot.press("f5")
         await wait_until(pilot, lambda: len(run.starts) == 2)
@@ -287,7 +287,7 @@ async def test_next_watched_run_removes_the_note_of_a_failed_start(tmp_path, mon
 async def test_messages_cover_no_titles(tmp_path):
     app = make_console(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.notify("a message")
         await wait_until(pilot, lambda: app.screen.query(Toast))
         await wait_until(pilot, lambda: app.screen.query(Toast).first().region.bottom == 23)

@@ -91,13 +91,13 @@ async def test_footer_counts_the_marked_cases_that_f5_and_f6_run(suite):
     app = open_suite(suite)
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_cases(pilot)
-        await wait_until(pilot, lambda: "space Mark" in read_screen(app))
-        assert "f5 Run  " in read_screen(app)
-        assert "f6 Run case" in read_screen(app)
+        await wait_until(pilot, lambda: "Space Mark" in read_screen(app))
+        assert "F5 Run  " in read_screen(app)
+        assert "F6 Run case" in read_screen(app)
         await pilot.press("space")
-        await wait_until(pilot, lambda: "f5 Run 1 case  " in read_screen(app))
+        await wait_until(pilot, lambda: "F5 Run 1 case  " in read_screen(app))
         await pilot.press("space")
-        await wait_until(pilot, lambda: "f5 Run 2 cases" in read_screen(app))
+        await wait_until(pilot, lambda: "F5 Run 2 cases" in read_screen(app))
         assert "Run case" not in read_screen(app)
         for number, key in enumerate(("f5", "f6"), 1):
             await pilot.press(key)

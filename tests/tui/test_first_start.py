@@ -75,7 +75,7 @@ async def test_f5_runs_the_selected_file_of_the_start_page(tmp_path, size):
     app = make_empty_console(tmp_path)
     async with app.run_test(size=size) as pilot:
         await wait_until(pilot, lambda: find_selected_path(app) is not None)
-        await wait_until(pilot, lambda: "f5 Run" in read_screen(app))
+        await wait_until(pilot, lambda: "F5 Run" in read_screen(app))
         assert "run the selected suite" in read_screen(app)
         await pilot.press("f5")
         await wait_until(pilot, lambda: app.started)

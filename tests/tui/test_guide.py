@@ -32,7 +32,7 @@ NEWCOMER_WORDS = (
 
 async def open_page(pilot, page="results"):
     await wait_until(
-        pilot, lambda: "f1 Help" in read_screen(pilot.app) and pilot.app.current_mode == page
+        pilot, lambda: "F1 Help" in read_screen(pilot.app) and pilot.app.current_mode == page
     )
     await wait_until(pilot, lambda: pilot.app.focused is not None)
 
@@ -101,7 +101,7 @@ async def test_cheat_sheet_shows_keys_and_closes_with_any_key(tmp_path, home, si
         await wait_until(pilot, lambda: isinstance(app.screen, CheatSheet))
         await wait_until(pilot, lambda: "any key closes" in read_screen(app))
         text = app.screen.query_one(Static).content.plain
-        for key in ("c Compare", "e Export", "/ Filter", "1-5 Pages", ": Jump", "f1 Help"):
+        for key in ("c Compare", "e Export", "/ Filter", "1-5 Pages", ": Jump", "F1 Help"):
             assert key in " ".join(text.split())
         assert ", Settings" in " ".join(text.split())
         assert "This page" in text.splitlines()[0]
@@ -152,7 +152,7 @@ async def test_palette_has_the_present_page_first(tmp_path, home):
 async def test_palette_finds_the_words_of_newcomers(tmp_path, page):
     app = make_console(tmp_path, page=page)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await wait_until(pilot, lambda: app.current_mode == page)
         commands = list(list_commands(app.screen, app.choose_theme))
         for query in NEWCOMER_WORDS:
@@ -183,7 +183,7 @@ def read_options(command):
 async def test_messages_can_be_read_again(tmp_path, size):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=size) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.notify("the first", timeout=0.01)
         app.notify("the second", title="not started", severity="error", timeout=0.01)
         await wait_until(pilot, lambda: not app._notifications)
@@ -214,7 +214,7 @@ async def test_new_messages_replace_old_ones(tmp_path):
 async def test_dialog_hides_the_messages_of_before(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.notify("copied", timeout=60)
         await wait_until(pilot, lambda: "copied" in read_screen(app))
         await pilot.press("f9")
@@ -227,7 +227,7 @@ async def test_dialog_hides_the_messages_of_before(tmp_path):
 async def test_messages_in_a_dialog_are_at_the_bottom_for_a_short_time(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("f1")
         await wait_until(pilot, lambda: app.screen.is_modal)
         app.notify("copied", timeout=60)
@@ -245,7 +245,7 @@ async def test_key_hides_messages_that_were_shown_for_a_second_except_errors(tmp
         return [toast.message for toast in app._notifications]
 
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.notify("no file", severity="error", timeout=60)
         app.notify("no slots", severity="warning", timeout=60)
         await wait_until(pilot, lambda: len(app._notifications) == 2)
@@ -271,7 +271,7 @@ def test_words_match_starts_or_longer_parts():
 async def test_palette_offers_the_jump_for_other_words(suite):
     app = make_console(suite.parent.parent, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press(*"madeup")
@@ -286,7 +286,7 @@ async def test_palette_offers_the_jump_for_other_words(suite):
 async def test_palette_offers_the_choice_of_a_theme_first(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press(*"theme")
@@ -328,7 +328,7 @@ async def test_actions_of_pages_fit_into_lines_of_the_palette(tmp_path, page):
 async def test_palette_runs_actions_that_dialogs_disable(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await pilot.press(*"preferences")
@@ -350,7 +350,7 @@ async def test_palette_opens_while_another_page_has_one(tmp_path):
 async def test_palette_omits_actions_without_a_run_and_has_own_themes_first(tmp_path):
     app = make_console(tmp_path, page="suites")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         phrases = list_phrases(app)
         assert not [phrase for phrase in phrases if phrase.startswith("Run: ")]
         themes = [phrase for phrase in phrases if phrase.startswith("Theme: ")]
@@ -360,7 +360,7 @@ async def test_palette_omits_actions_without_a_run_and_has_own_themes_first(tmp_
 async def test_list_without_a_match_says_so(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.push_screen(Chooser("A choice", [Choice("first", "the first one")]))
         await wait_until(pilot, lambda: "the first one" in read_screen(app))
         await pilot.press(*"xyz", "enter")
@@ -371,7 +371,7 @@ async def test_list_without_a_match_says_so(tmp_path):
 async def test_palette_plays_the_demo(tmp_path):
     app = make_console(tmp_path, page="suites")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         commands = list_commands(app.screen, app.choose_theme)
         [demo] = [command for command in commands if command.phrase.startswith("Watch the demo")]
         app.call_later(demo.run)
@@ -381,7 +381,7 @@ async def test_palette_plays_the_demo(tmp_path):
 async def test_palette_finds_by_words_and_shows_the_key(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await wait_until(pilot, lambda: "Quit the console" in read_screen(app))
@@ -412,7 +412,7 @@ async def test_palette_lists_its_commands_once(tmp_path, monkeypatch):
     monkeypatch.setattr("spbench.tui.guide.palette.list_commands", count_lists)
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: "Quit the console" in read_screen(app))
         await pilot.press(*"comp")
@@ -423,7 +423,7 @@ async def test_palette_lists_its_commands_once(tmp_path, monkeypatch):
 async def test_palette_of_a_dialog_has_no_actions_of_pages(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("colon")
         await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
         phrases = list_phrases(app)
@@ -443,7 +443,7 @@ async def test_readonly_palette_has_no_modifying_actions(tmp_path, home):
 async def test_ctrl_c_says_how_to_quit(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+c")
         await wait_until(pilot, lambda: len(app._notifications) == 1)
         assert "ctrl+q quits" in next(iter(app._notifications)).message
@@ -467,7 +467,7 @@ async def test_ctrl_c_copies_the_selection_of_an_editor(suite):
 async def test_help_has_one_heading_for_names_of_actions(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("f1")
         await wait_until(pilot, lambda: "name in settings" in read_screen(app))
         assert read_screen(app).count("name in settings") == 1

@@ -72,7 +72,7 @@ async def test_row_shows_the_benchmark_that_a_word_found(tmp_path):
     )
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.push_screen(JumpDialog([case], list))
         await wait_until(pilot, lambda: "halo.yaml" in read_screen(app))
         assert "link.pingpong" not in read_screen(app)
@@ -100,7 +100,7 @@ async def test_a_narrow_dialog_keeps_file_names(tmp_path):
     location = f"{'folder' * 10}/bringup_gpu.yaml"
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(140, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.push_screen(JumpDialog([make_destination("case", location=location)], list))
         await wait_until(pilot, lambda: "…/bringup_gpu.yaml" in read_screen(app))
         assert app.screen.query_one("Vertical").size.width > 110
@@ -143,7 +143,7 @@ async def test_jumps_to_the_run_that_a_filter_hides(tmp_path, home):
 async def test_jumps_to_a_run_on_a_page_that_was_not_shown(tmp_path, home):
     app = make_console(tmp_path, page="run", home=home)
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         oldest = min(path.name for path in (home / "runs").iterdir())
         await jump_to(pilot, f"run {oldest}", oldest)
         await wait_until(
@@ -158,7 +158,7 @@ async def test_jumps_to_a_run_on_a_page_that_was_not_shown(tmp_path, home):
 async def test_jumps_to_suite_and_case(suite):
     app = make_console(suite.parent.parent, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await jump_to(pilot, "mdup", suite.name)
         await wait_until(pilot, lambda: app.current_mode == "suites")
         await wait_for_cases(pilot)
@@ -241,7 +241,7 @@ async def test_lists_a_case_of_the_watched_run_once(tmp_path, home):
 async def test_lists_the_cases_of_an_opened_shipped_suite_once(tmp_path):
     app = make_console(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await jump_to(pilot, "suite links", "links.yaml")
         await wait_for_cases(pilot, 2)
         names = [case.id for case in app.screen.cases_pane.cases.rows.cases]
@@ -256,7 +256,7 @@ async def test_jumps_to_a_host(tmp_path):
     (tmp_path / "a.hosts").write_text("node01\nnode02\n")
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await jump_to(pilot, "node02", "node02")
         await wait_until(pilot, lambda: app.current_mode == "hosts")
         await wait_until(pilot, lambda: app.screen.query_one("#hosts").cursor_key == "node02")
@@ -265,7 +265,7 @@ async def test_jumps_to_a_host(tmp_path):
 async def test_escape_stays(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("colon")
         await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
         await pilot.press("escape")
@@ -284,7 +284,7 @@ async def test_cursor_keeps_its_destination_when_others_are_read(suite):
 
     app = make_console(suite.parent.parent, page="run")
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         dialog = JumpDialog(cases, read)
         app.push_screen(dialog)
         await wait_until(pilot, lambda: "case-2" in read_screen(app))
@@ -298,7 +298,7 @@ async def test_lists_the_first_of_many_matches(tmp_path):
     cases = [make_destination(f"case-{number}") for number in range(20 * MAX_ROWS)]
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.push_screen(JumpDialog(cases, list))
         await wait_until(pilot, lambda: "first 500 of 10,000  enter" in read_screen(app))
         assert app.screen.query_one(LineTable).row_count == MAX_ROWS

@@ -111,7 +111,7 @@ def test_first_keys_of_the_page_are_more_important_than_palette_and_quit():
 async def test_keys_are_not_cut_at_the_edge(tmp_path, home, page, width):
     app = make_console(tmp_path, page=page, home=home)
     async with app.run_test(size=(width, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_key_bar(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_key_bar(app))
         keys = app.screen.query_one(KeyBar).shown
         assert sum(key.width for key in keys) <= width
         assert all(f" {key.display} {key.title}" in read_key_bar(app) for key in keys)
@@ -125,7 +125,7 @@ async def test_run_page_shows_the_keys_of_its_status(tmp_path):
     folder = make.record_run(tmp_path / "home", [*started, failed_case, make.run_end("failed", 1)])
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(200, 60)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_key_bar(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_key_bar(app))
         assert "Cancel" not in read_key_bar(app)
         app.context.watch_run(folder)
         await wait_until(pilot, lambda: "Slowest" in read_key_bar(app))
@@ -148,7 +148,7 @@ async def test_suites_page_shows_the_keys_of_the_chosen_case(suite):
     app = open_suite(suite)
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_cases(pilot)
-        for key in ("f3 Edit case", "f8 Delete case", "f7 Plant a fault", "L Launcher"):
+        for key in ("F3 Edit case", "F8 Delete case", "F7 Plant a fault", "L Launcher"):
             await wait_until(pilot, lambda key=key: key in read_key_bar(app))
     app = make_console(suite.parent, page="suites")
     async with app.run_test(size=(200, 60)) as pilot:

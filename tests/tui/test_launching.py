@@ -90,7 +90,7 @@ async def test_dialog_stays_open_with_the_error_of_its_line(tmp_path, suite, key
         await answer_line(pilot, key, line)
         await wait_until(pilot, lambda: error in " ".join(read_problem(app).split()))
         assert isinstance(app.screen, AskLine)
-        assert "enter accepts  esc cancels" in read_screen(app)
+        assert "Enter accepts  Esc cancels" in read_screen(app)
         await pilot.press("x")
         await wait_until(pilot, lambda: read_problem(app) == "")
 
@@ -148,7 +148,7 @@ def test_settings_are_named_by_key_and_form():
     message = name_keys("Run both sides with `--set repeat=4`.")
     assert message == "Run both sides with repeat: 4 (D in the cases of the Suites page)."
     message = name_keys("Use `spbench compare --force` to compare anyway.")
-    assert message == "Mark two other runs with space to compare them."
+    assert message == "Mark two other runs with Space to compare them."
     message = name_keys("too short; take more iterations (`--set iterations=580`), or wait")
     assert message == "too short; take 580 iterations (F3 on the Suites page), or wait"
     command = "compare them with: spbench compare a b --metric time_ms"

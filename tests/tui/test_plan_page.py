@@ -334,8 +334,8 @@ async def test_keys_that_a_text_field_takes_are_not_offered(folder):
         get_input(app, "batch").focus()
         await wait_until(pilot, lambda: "+ Longer step  - Shorter step" not in read_screen(app))
         # The bar is empty for a moment while its keys are replaced.
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
-        assert "f5 Run & compare" in read_screen(app)
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
+        assert "F5 Run & compare" in read_screen(app)
 
 
 async def test_step_is_drawn_as_blocks_of_micro_batches(folder):
@@ -714,7 +714,7 @@ async def test_empty_page_says_how_to_measure_a_profile(tmp_path):
     app = make_console(tmp_path, page="plan")
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "Press Ctrl+N to measure" in read_screen(app))
-        await wait_until(pilot, lambda: "^n New profile" in read_screen(app))
+        await wait_until(pilot, lambda: "^N New profile" in read_screen(app))
         assert "⏎ Plan" not in read_screen(app)
 
 
@@ -892,11 +892,11 @@ async def test_c_goes_to_the_cluster_whose_f2_lists_clusters(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(120, 40)) as pilot:
         page = await make_plan(pilot)
-        await wait_until(pilot, lambda: "f2 Profiles" in read_screen(app))
+        await wait_until(pilot, lambda: "F2 Profiles" in read_screen(app))
         assert "assumed speed" not in read_screen(app)
         await pilot.press("c")
         await wait_until(pilot, lambda: app.focused is get_input(app, "cluster"))
-        await wait_until(pilot, lambda: "f2 Clusters" in read_screen(app))
+        await wait_until(pilot, lambda: "F2 Clusters" in read_screen(app))
         get_input(app, "cluster").value = "1x2"
         await pilot.click("Button#plan")
         await wait_until(pilot, lambda: page.details and page.details.cluster.name == "1x2")
@@ -979,7 +979,7 @@ async def test_footer_says_how_to_leave_a_field(folder):
     async with app.run_test(size=(80, 24)) as pilot:
         page = await wait_for_form(pilot)
         await pilot.press("c")
-        await wait_until(pilot, lambda: "esc Leave field" in read_screen(app))
+        await wait_until(pilot, lambda: "Esc Leave field" in read_screen(app))
         await pilot.press("escape")
         await wait_until(pilot, lambda: app.focused is page.view)
         await wait_until(pilot, lambda: "Leave field" not in read_screen(app))

@@ -885,7 +885,7 @@ async def test_keys_return_to_the_order_by_number(open_run, key):
         await run.wait_until(lambda: len(run.ranks) == 4)
         await run.wait_for_texts("o Slowest")
         await run.press("o")
-        await run.wait_for_texts("o By rank", "esc All ranks")
+        await run.wait_for_texts("o By rank", "Esc All ranks")
         await run.wait_until(lambda: run.ranks[0] == 3)
         await run.press(key)
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])

@@ -192,7 +192,7 @@ def test_only_the_variable_sets_an_explicit_path():
 async def test_dialog_previews_a_theme_and_saves_the_chosen_one(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("comma")
         await wait_until(pilot, lambda: "refresh rate" in read_screen(app))
         await pilot.press("enter")
@@ -225,7 +225,7 @@ async def test_dialog_previews_a_theme_and_saves_the_chosen_one(tmp_path):
 async def test_refresh_rate_that_is_not_saved_is_not_announced(tmp_path):
     app = make_console(tmp_path, page="run", readonly=True)
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, lambda: "f1 Help" in read_screen(app))
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("comma")
         await wait_until(pilot, lambda: "refresh rate" in read_screen(app))
         await pilot.press(*"refresh", "enter")

@@ -166,7 +166,7 @@ async def test_f3_without_a_case_names_the_key_that_adds_one(suite):
     suite.write_text("schema: spbench.suite/1\nname: a\ncases:\n")
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
-        await wait_until(pilot, lambda: "^d Defaults" in read_screen(app))
+        await wait_until(pilot, lambda: "^D Defaults" in read_screen(app))
         await pilot.press("f3")
         await wait_until(pilot, lambda: "no cases yet: F4 adds one" in "".join(list_messages(app)))
 

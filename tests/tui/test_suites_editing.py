@@ -103,7 +103,7 @@ async def test_key_that_leaves_the_text_does_not_change_it(suite, key):
         await wait_for_cases(pilot)
         editor = get_editor(app)
         editor.focus()
-        await wait_until(pilot, lambda: "esc Cases" in read_screen(app))
+        await wait_until(pilot, lambda: "Esc Cases" in read_screen(app))
         await pilot.press(key)
         await wait_until(pilot, lambda: app.focused is not editor)
         assert editor.text == SUITE
@@ -400,7 +400,7 @@ async def test_key_goes_to_the_next_error(suite):
     suite.write_text(text)
     app = open_suite(suite)
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "^g Next error" in read_screen(app))
+        await wait_until(pilot, lambda: "^G Next error" in read_screen(app))
         editor = get_editor(app)
         lines = [problem.line for problem in (await get_text_pane(app).parse()).problems]
         assert len(set(lines)) > 1

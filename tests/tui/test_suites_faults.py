@@ -84,9 +84,9 @@ async def test_footer_says_that_the_fault_is_for_marked_cases(suite):
     app = open_suite(suite)
     async with app.run_test(size=(160, 30)) as pilot:
         await wait_for_cases(pilot)
-        await wait_until(pilot, lambda: "f7 Plant a fault" in read_screen(app))
+        await wait_until(pilot, lambda: "F7 Plant a fault" in read_screen(app))
         await pilot.press("space")
-        await wait_until(pilot, lambda: "f7 Fault in 1 case" in read_screen(app))
+        await wait_until(pilot, lambda: "F7 Fault in 1 case" in read_screen(app))
 
 
 async def open_fault_dialog_of_all(pilot):

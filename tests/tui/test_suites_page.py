@@ -125,7 +125,7 @@ async def test_enter_edits_a_case_in_its_form_and_e_goes_to_its_text(suite, size
     app = open_suite(suite)
     async with app.run_test(size=size) as pilot:
         await wait_for_cases(pilot)
-        await wait_until(pilot, lambda: "f2 Files" in read_screen(app))
+        await wait_until(pilot, lambda: "F2 Files" in read_screen(app))
         await pilot.press("end", "enter")
         await wait_for_form(pilot)
         assert app.screen.query_one("#preview").text.startswith("  # The second, swept.")
@@ -134,7 +134,7 @@ async def test_enter_edits_a_case_in_its_form_and_e_goes_to_its_text(suite, size
         await pilot.press("e")
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         assert get_editor(app).cursor_line == SECOND_CASE_LINE
-        await wait_until(pilot, lambda: "esc Cases" in read_screen(app))
+        await wait_until(pilot, lambda: "Esc Cases" in read_screen(app))
         assert " e Text" not in read_screen(app)
         await pilot.press("escape")
         assert app.focused is app.screen.query_one("#cases")
@@ -623,13 +623,13 @@ async def test_f5_in_the_files_runs_the_file_under_the_cursor(tmp_path, suite, m
         monkeypatch.setattr(app.context, "start_run", lambda args, *_, **__: starts.append(args))
         tree = app.screen.query_one(SuiteTree)
         await pilot.press("space")
-        await wait_until(pilot, lambda: "f5 Run 1 case " in read_screen(app))
+        await wait_until(pilot, lambda: "F5 Run 1 case " in read_screen(app))
         await pilot.press("f2")
         await wait_until(pilot, lambda: tree.has_focus)
         await wait_until(pilot, lambda: other in tree._files)
         tree.move_cursor(tree._files[other])
         await wait_until(pilot, lambda: tree.selected_path == other)
-        await wait_until(pilot, lambda: "f5 Run  " in read_screen(app))
+        await wait_until(pilot, lambda: "F5 Run  " in read_screen(app))
         await pilot.press("f5")
         await wait_until(pilot, lambda: starts)
         assert str(other) in starts[0]

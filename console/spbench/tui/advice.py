@@ -19,7 +19,7 @@ _TEXT_BY_COMMAND = {
     " `spbench gate check` shows how many launches find which slowdown.": "",
     "use `spbench compare --force`": "choose another baseline with b",
     "Use `spbench compare --force` to compare anyway.": (
-        "Mark two other runs with space to compare them."
+        "Mark two other runs with Space to compare them."
     ),
 }
 """Texts for commands instead of which the TUI has keys."""

@@ -13,7 +13,7 @@ from textual import work
 from textual._context import active_message_pump
 from textual.actions import ActionParseResult
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
@@ -328,6 +328,14 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         is_palette = isinstance(self.screen, CommandPalette)
         screen = self.screen_stack[-2] if is_palette else self.screen
         return screen.is_modal
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return the name of a key as the texts write it: ``F5``, ``^N``, ``Esc``.
+
+        A single letter is shown as typed: ``b`` and ``B`` differ.
+        """
+        display = super().get_key_display(binding)
+        return display if len(display) == 1 else display.title()
 
     def action_command_palette(self) -> None:
         """Open the palette.

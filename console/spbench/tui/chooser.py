@@ -94,7 +94,7 @@ marked one."""
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Content(self._question)
-            frame.border_subtitle = "enter chooses  esc cancels"
+            frame.border_subtitle = "Enter chooses  Esc cancels"
             yield Input(self._text, placeholder=self._placeholder, select_on_focus=False, id="find")
             options = OptionList(id="found", markup=False)
             options.can_focus = False

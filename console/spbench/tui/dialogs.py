@@ -277,7 +277,7 @@ reason is shown below it, and the dialog stays open."""
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
-            frame.border_subtitle = "enter accepts  esc cancels"
+            frame.border_subtitle = "Enter accepts  Esc cancels"
             yield Static(self._question, markup=False)
             yield Input(self._text, select_on_focus=not self._prefix, id="line", compact=True)
             yield Static("", id="problem", markup=False)

@@ -47,7 +47,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
             frame.border_title = "Help"
-            frame.border_subtitle = "esc closes"
+            frame.border_subtitle = "Esc closes"
             for scope in Scope:
                 yield from self._compose_section(scope)
 

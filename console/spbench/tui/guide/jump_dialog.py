@@ -113,7 +113,7 @@ the run."""
             count = f"{len(self._matches):,} of {len(self._destinations):,}"
         reading = ", reading more" if self._is_reading else ""
         frame = self.query_one(Vertical)
-        frame.border_subtitle = f"{count}{reading}  enter goes there  esc cancels"
+        frame.border_subtitle = f"{count}{reading}  Enter goes there  Esc cancels"
 
     def _show_rows(self) -> Sequence[Destination]:
         """Show the matches in the present width; return those that are listed."""

@@ -42,7 +42,7 @@ class MessageScreen(Modal[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
             frame.border_title = "Messages"
-            frame.border_subtitle = "esc closes"
+            frame.border_subtitle = "Esc closes"
             if not self._messages:
                 yield Static(NO_MESSAGES)
             for message in reversed(self._messages):

@@ -80,7 +80,7 @@ Parameters such as iterations are in params. A benchmark ignores those that it d
         "compare runs, or a run with a baseline",
         """\
 On the Results page, c compares the selected run with the one before it. To choose the runs, mark
-two with space first: a is the older one, b the newer one.
+two with Space first: a is the older one, b the newer one.
 
 B keeps the selected run as a baseline under a name, and b compares a run with a baseline. A case is
 better or worse only if its difference is larger than that of earlier runs.
@@ -131,5 +131,5 @@ class TopicScreen(Modal[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll() as frame:
             frame.border_title = self._topic.title
-            frame.border_subtitle = "esc closes"
+            frame.border_subtitle = "Esc closes"
             yield Static(render_prose(self._topic.text))

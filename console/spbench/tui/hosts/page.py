@@ -235,7 +235,7 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
         hosts = self._hosts_pane
         self._sources.launch_choice = self.context.launch_choice
         self._table.update_rows()
-        hosts.show_progress(f"asking {len(pending)}, esc stops" if pending else "")
+        hosts.show_progress(f"asking {len(pending)}, Esc stops" if pending else "")
         source = self._get_source()
         facts = self._survey.facts
         names = source.hosts.names if source and source.hosts else ()

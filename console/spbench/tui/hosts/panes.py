@@ -51,7 +51,7 @@ class HostsPane(FilterPane):
     HELP = """\
 The hosts in the order in which ranks fill them, with the state of each: ✓ ok, ! a note, ✗ missing
 parts or unreachable, · not asked yet. load is the mean number of busy cores of the last minute. r
-asks all hosts over ssh, enter asks the one under the cursor, and escape stops asking. The findings
+asks all hosts over ssh, Enter asks the one under the cursor, and Escape stops asking. The findings
 are below, with their remedies."""
     BINDINGS: ClassVar[list[BindingType]] = [make_leave_filter_binding("hosts", "hosts")]
     DEFAULT_CSS = """
@@ -142,7 +142,7 @@ def _explain_empty(host: str | None, facts: HostFacts | None) -> str:
     if host is None:
         return "no host is chosen"
     return (
-        "not asked yet: r asks all hosts, enter asks this one" if facts is None else "no findings"
+        "not asked yet: r asks all hosts, Enter asks this one" if facts is None else "no findings"
     )
 
 

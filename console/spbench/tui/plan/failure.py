@@ -9,7 +9,7 @@ from spbench.tui.advice import name_keys
 
 _MAX_LINES = 5
 """The most errors of a file that are shown; a broken profile has one for each layer."""
-REMEDY = "→ Correct the field or the file, and press enter. F2 lists profiles and clusters."
+REMEDY = "→ Correct the field or the file, and press Enter. F2 lists profiles and clusters."
 
 
 def explain_failure(error: SpbenchError, folder: Path) -> str:

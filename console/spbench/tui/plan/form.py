@@ -133,7 +133,7 @@ cluster A of the DAPPLE paper), a YAML file, or a run of link.pingpong (its id, 
 is the number of samples of a step. A micro-batch is the part of it that goes through the stages at
 once. If its field is empty, the planner chooses the size. The size of the cluster is shown next to
 its field. → takes a suggestion, F2 lists profiles
-and clusters, enter plans, and escape leaves the fields."""
+and clusters, Enter plans, and Escape leaves the fields."""
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding(
             "plan.leave-fields",

@@ -48,7 +48,7 @@ class PlanPage(Page):
     NAME = "plan"
     HELP = """\
 How to split a model over a cluster. Enter a profile, a cluster and the batch above; F2 lists
-profiles and clusters, and measures a profile. Enter plans, escape stops it, and c goes to the
+profiles and clusters, and measures a profile. Enter plans, Escape stops it, and c goes to the
 cluster. Below are the reasons for the plan, its stages, other ways to train the model, the memory
 of each stage, and one step, which + and - draw longer or shorter. F4 writes a suite that runs the
 plan and opens it. F5 writes and runs it, and shows measured next to predicted times, also later."""
@@ -113,7 +113,7 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
         """Show the progress of planning, find files, and check the awaited run."""
         if self._planning_since is not None:
             seconds = time.monotonic() - self._planning_since
-            self._show_message(f"… {self._work}, {seconds:.0f} s; escape stops it")
+            self._show_message(f"… {self._work}, {seconds:.0f} s; Escape stops it")
         if time.monotonic() - self._searched_at >= POLL_INTERVAL:
             self._searched_at = time.monotonic()
             self._find_files()
@@ -196,7 +196,7 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
 
     def _plan_fields(self, takes_focus: bool) -> None:
         if self._measured_model:
-            self.show_error("a profile is being measured; plan after that, or stop it with escape")
+            self.show_error("a profile is being measured; plan after that, or stop it with Escape")
             return
         self.cancel_work("planning")
         self.details = self.suite = self._awaited_run = None
@@ -282,7 +282,7 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
     async def _ask_and_measure(self, kind: str | None = None) -> None:
         """Measure a profile as requested in a form."""
         if self._measured_model:
-            self.show_error("a profile is being measured; escape stops it")
+            self.show_error("a profile is being measured; Escape stops it")
             return
         request = await ask_for_profile(self, kind)
         if request is None:
@@ -375,7 +375,7 @@ plan and opens it. F5 writes and runs it, and shows measured next to predicted t
     async def _write_suite(self, question: str = "") -> Path | None:
         """Write the suite of the plan after a question for its file; None if not written."""
         if self.details is None:
-            self.show_error("nothing is planned yet: press enter to plan first")
+            self.show_error("nothing is planned yet: press Enter to plan first")
         elif self.is_outdated:
             self.show_error(OUTDATED)
         else:

@@ -69,7 +69,7 @@ async def write_cluster_file(page: Page, details: PlanDetails | None) -> str | N
         page.show_error(name_keys(str(error)))
         return None
     name = _shorten(page, path)
-    message = "edit it in your editor, then press enter here to plan with its values"
+    message = "edit it in your editor, then press Enter here to plan with its values"
     page.app.notify(message, title=f"{name} written", timeout=10, markup=False)
     return name
 

@@ -62,7 +62,7 @@ _TITLE = "How to split a model over the devices of a cluster, and the time of a 
 _STEPS = """\
 2. Choose a cluster: the machines and devices to plan for. this-machine can
    also run the plan. F2 in its field lists more.
-3. Press enter to plan. F5 then runs the plan and compares its times with
+3. Press Enter to plan. F5 then runs the plan and compares its times with
    the predicted ones. F4 writes a suite that runs the plan."""
 NO_PLAN = f"""\
 {_TITLE}

@@ -86,7 +86,7 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
                     )
             yield Input(f"{self._stem}.{self._formats[0]}", id="path", compact=True)
             with Horizontal():
-                yield Button("Cancel (esc)", id="leave", compact=True)
+                yield Button("Cancel (Esc)", id="leave", compact=True)
                 yield Button("Export (enter)", id="export", variant="primary", compact=True)
 
     @property

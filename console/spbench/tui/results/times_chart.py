@@ -47,7 +47,7 @@ class TimesChart(Chart):
 The times of the iterations of a case, of the slowest rank each. Two runs have the same axis. The
 bars count the iterations of a run, on one scale for both runs. In the line below them, the thick
 part reaches from the lower to the upper quartile, and the upright bar is the median.
-(log): an axis of powers. Left, right, home, end or a click choose a bar and read it out; escape
+(log): an axis of powers. Left, Right, Home, End or a click choose a bar and read it out; Escape
 ends that."""
     HEIGHT: ClassVar[int] = 12
 

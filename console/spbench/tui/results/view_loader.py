@@ -64,9 +64,9 @@ class ViewRequest:
             reason = f"No earlier run of {suite} has a case of this run"
         else:
             reason = f"No earlier run of {suite}"
-        advice = "mark two runs with space to compare them"
+        advice = "mark two runs with Space to compare them"
         if self.marked is not None:
-            advice = "mark another run with space to compare it with this one"
+            advice = "mark another run with Space to compare it with this one"
         return f"{reason}; {advice}. R runs {suite} again."
 
 

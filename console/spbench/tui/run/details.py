@@ -72,7 +72,7 @@ If the case failed, the output of its job is at the end."""
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Content(self._title)
-            frame.border_subtitle = Content("y copies  esc closes")
+            frame.border_subtitle = Content("y copies  Esc closes")
             with VerticalScroll():
                 yield Static(self._build_table())
                 yield from self._bars

@@ -53,7 +53,7 @@ class HeatMap(Chart):
         "Values from the row's label to the column's, compared with the median: ░ normal,\n"
         "▒ from 1.17x, ▓ slow from 1.5x, █ from 2.5x, · not measured. If they fit, numbers\n"
         "are next to the sign.\n"
-        "Arrows, home, end or a click read a cell out, escape lets it go; the wheel scrolls."
+        "Arrows, Home, End or a click read a cell out, Escape lets it go; the wheel scrolls."
     )
     HEIGHT: ClassVar[int] = 12
     BINDINGS: ClassVar[list[BindingType]] = [

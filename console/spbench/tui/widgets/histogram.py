@@ -51,7 +51,7 @@ class HistogramChart(Chart):
         "The axis runs from the smallest to the largest; ▲ marks median, p95 and p99.\n"
         "With several repeats, the median is that of their medians, as in the tables.\n"
         "A few samples far beyond the others are not drawn, but counted (▶). log: powers of ten.\n"
-        "Left, right, home, end or a click choose a bar and read it out (◆); escape lets it go."
+        "Left, Right, Home, End or a click choose a bar and read it out (◆); Escape lets it go."
     )
 
     empty_text = "no samples"

@@ -44,7 +44,7 @@ class LineTable(TableView, can_focus=True):
 
     HELP: ClassVar[str] = """\
 Rows that change as they are measured; ▸ marks the chosen one.
-Up, down, page up, page down, home, end (or j, k, g, G) choose a row; enter opens it.
+Up, Down, Page Up, Page Down, Home, End (or j, k, g, G) choose a row; Enter opens it.
 s sorts by the next column, S turns the order round; a click on a heading does both.
 « and » mark columns out of view: left and right scroll, w shows all columns or fits them."""
     ALLOW_SELECT: ClassVar[bool] = False

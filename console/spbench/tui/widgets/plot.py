@@ -70,7 +70,7 @@ class Plot(Chart):
     HELP: ClassVar[str] = (
         "Points by series; each series has its own sign, named in the first line.\n"
         "Left and right go from point to point and read it out; up and down change the series.\n"
-        "Home, end and a click choose a point, escape lets it go. (log): an axis of powers."
+        "Home, End and a click choose a point, Escape lets it go. (log): an axis of powers."
     )
     HEIGHT: ClassVar[int] = 14
     BINDINGS: ClassVar[list[BindingType]] = [

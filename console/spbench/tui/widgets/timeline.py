@@ -47,7 +47,7 @@ class TimelineChart(Chart):
         "The figure as it was measured, the oldest at the left; the dashed line is its limit.\n"
         "Where there are more values than dots, a dot column goes from the least to the most.\n"
         "▲ at the top marks a value far beyond the others, which is not drawn to scale.\n"
-        "Left, right, home, end or a click choose a value and read it out; escape lets it go."
+        "Left, Right, Home, End or a click choose a value and read it out; Escape lets it go."
     )
 
     empty_text = "no values"

@@ -50,7 +50,7 @@ class HostMap(HeatMap):
         "rank with the same work. ░ near the median, ▒ from 1.1x, ▓ slow from 1.3x, █ from 1.9x,\n"
         "· not compared.\n"
         "More than 16 hosts: one cell for each host, in the shown case, in order of ranks.\n"
-        "Arrows, home, end or a click read a cell out, escape lets it go."
+        "Arrows, Home, End or a click read a cell out, Escape lets it go."
     )
     NOTABLE: ClassVar[float] = NOTABLE_RANK
 
