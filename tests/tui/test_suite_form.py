@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from spbench.errors import UsageError
 from spbench.suites.edit.head import list_suite_benchmarks, read_head, replace_head
+from spbench.tui.dialogs import Confirm
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.suite_form import SuiteForm
 from spbench.tui.suites.form.suite_preview import build_suite_preview
@@ -19,6 +21,7 @@ from support.tui.suites_page import (
     SUITE,
     fill,
     get_editor,
+    list_case_ids,
     list_messages,
     move_to_line,
     open_suite,
@@ -182,3 +185,27 @@ async def test_default_ranks_that_do_not_fit_a_case_are_rejected_with_the_reason
         await wait_until(
             pilot, lambda: "np: number of ranks, which must fit the" in read_screen(app)
         )
+
+
+async def test_defaults_that_do_not_fit_a_case_are_written_after_a_question(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("ctrl+d")
+        await open_suite_form(pilot)
+        await fill(pilot, "defaults.repeat", "3")
+        row = await fill(pilot, "defaults.np", "4")
+        await wait_until(pilot, lambda: "✗ np is 4, but halo.exchange runs" in read_screen(app))
+        await pilot.press("ctrl+f", *"repeat", "ctrl+s")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        question = str(app.screen.query_one("#question").content)
+        assert "first: np is 4, but halo.exchange runs on 2 ranks" in question
+        await pilot.press("n")
+        await wait_until(pilot, lambda: app.focused is row.query_one(Input))
+        await pilot.press("ctrl+s")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
+        assert "defaults:\n  np: 4\n  repeat: 3\n" in get_editor(app).text
+        await wait_until(pilot, lambda: list_case_ids(app)[:1] == ["first"])
+        await wait_until(pilot, lambda: "1 with errors" in read_screen(app))

@@ -74,7 +74,7 @@ async def test_problems_are_marked_until_they_are_fixed(suite):
         text = get_editor(app).text
         diagnostics = check_text(text, suite).diagnostics
         await wait_until(pilot, lambda: app.screen.query_one(ProblemList).has_class("some"))
-        await wait_until(pilot, lambda: "as they were before the errors" in read_screen(app))
+        await wait_until(pilot, lambda: "2 cases, 1 with errors" in read_screen(app))
         await wait_until(pilot, lambda: "14✗" in read_screen(app))
         screen = read_screen(app)
         assert len(diagnostics) == 1
@@ -85,7 +85,7 @@ async def test_problems_are_marked_until_they_are_fixed(suite):
         await pilot.press("ctrl+z", "ctrl+z")
         await wait_until(pilot, lambda: not app.screen.query_one(ProblemList).has_class("some"))
         assert get_editor(app).text == SUITE
-        assert "✗" not in read_screen(app)
+        await wait_until(pilot, lambda: "✗" not in read_screen(app))
         assert "●" not in read_screen(app)
         await wait_until(pilot, lambda: "not saved" not in files._format_label(suite))
 
@@ -559,7 +559,10 @@ async def test_opening_a_suite_with_errors_goes_to_the_first(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_until(pilot, lambda: "1 error" in read_screen(app))
         await wait_until(pilot, lambda: get_editor(app).cursor_line == 15)
-        await wait_until(pilot, lambda: "cases appear once the errors" in read_screen(app))
+        await wait_until(pilot, lambda: "2 cases, 1 with errors" in read_screen(app))
+        await wait_until(pilot, lambda: "F3 edits the case in a form" in read_screen(app))
+        app.screen.query_one("#cases").focus()
+        await pilot.press("home")
         await wait_until(pilot, lambda: "The command of a case appears once" in read_screen(app))
 
 
@@ -569,7 +572,7 @@ async def test_errors_in_a_new_suite_hide_the_hint_on_its_first_case(suite):
     async with app.run_test(size=SIZE) as pilot:
         await wait_until(pilot, lambda: EMPTY_SUITE[:40] in read_screen(app))
         get_editor(app).load_text(SUITE.replace("iterations: [5, 10]", "iterations: [5, ten]"))
-        await wait_until(pilot, lambda: "The command of a case appears once" in read_screen(app))
+        await wait_until(pilot, lambda: "2 cases, 1 with errors" in read_screen(app))
         assert "no cases yet: F4" not in read_screen(app)
 
 

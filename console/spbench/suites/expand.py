@@ -237,7 +237,8 @@ def _report_param_error(
     path = next(filter(errors.has_value, candidate_paths), entry.path)
     if errors.find_default(path) is None:  # otherwise the message of a default names a case
         message = f"{cases_text}: {message}"
-    errors.add_at_value(path, f"{message}{_format_options(entry, errors)}")
+    cause = (*entry.path, "params", param) if param and param != "scale" else None
+    errors.add_at_value(path, f"{message}{_format_options(entry, errors)}", cause)
 
 
 def _report_ranks_error(

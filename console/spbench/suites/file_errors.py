@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from spbench.errors import Diagnostic, SuiteError
 from spbench.suites.yaml_nodes import Document, KeyPath, Mark, NodeMarks
+
+
+@dataclass(frozen=True, slots=True)
+class CaseError:
+    """An error of an entry of ``cases:``.
+
+    Attributes:
+        path: The path of the value to change, such as ``("cases", 0, "params", "halo_len")``.
+        default_path: The path of the default if the value is inherited; otherwise None.
+        message: The message, without the name of the case.
+        diagnostic: The error with its position in the file.
+    """
+
+    path: KeyPath
+    default_path: KeyPath | None
+    message: str
+    diagnostic: Diagnostic
+
+    @property
+    def index(self) -> int:
+        """The index of the entry, from 0."""
+        return int(self.path[1])
 
 
 class FileErrors:
@@ -26,6 +49,7 @@ class FileErrors:
         self._options: dict[KeyPath, str] = {}
         self._kept_items: dict[KeyPath, Sequence[int]] = {}
         self._defaults: dict[KeyPath, KeyPath] = {}
+        self._case_errors: dict[CaseError, None] = {}
         self._unreadable = {problem.mark for problem in document.problems}
         for mark, message in document.problems:
             self._add(mark, message)
@@ -39,6 +63,11 @@ class FileErrors:
     def diagnostics(self) -> list[Diagnostic]:
         """The errors so far, each once."""
         return list(self._diagnostics.values())
+
+    @property
+    def case_errors(self) -> Sequence[CaseError]:
+        """The errors of cases; a wrong default has one for each case that inherits it."""
+        return tuple(self._case_errors)
 
     def mark_option(self, path: KeyPath, option: str) -> None:
         """Record that the value at a path came from a command-line option."""
@@ -93,23 +122,26 @@ class FileErrors:
 
         An invalid YAML value is read as empty, so that a second error would be misleading.
         """
+        self._add_unless_unreadable(mark, message)
+
+    def _add_unless_unreadable(self, mark: Mark, message: str) -> Diagnostic | None:
         if mark in self._unreadable:
             self._count += 1
-        else:
-            self._add(mark, message)
+            return None
+        return self._add(mark, message)
 
-    def _add(self, mark: Mark, message: str) -> None:
+    def _add(self, mark: Mark, message: str) -> Diagnostic:
         self._count += 1
         diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
-        self._diagnostics.setdefault(diagnostic, diagnostic)
+        return self._diagnostics.setdefault(diagnostic, diagnostic)
 
     def add_at_key(self, path: KeyPath, message: str) -> None:
         """Add an error at the key (or the list's item) of a path."""
         self._add_at_mark(path, self._find_marks(path).key, message)
 
-    def add_at_value(self, path: KeyPath, message: str) -> None:
-        """Add an error at the value of a path."""
-        self._add_at_mark(path, self._find_marks(path).value, message)
+    def add_at_value(self, path: KeyPath, message: str, cause: KeyPath | None = None) -> None:
+        """Add an error at the value of a path, with the path to change if that is another one."""
+        self._add_at_mark(path, self._find_marks(path).value, message, cause)
 
     def add_in_text(self, path: KeyPath, index: int, message: str) -> None:
         """Add an error at a character (from 0) of the text at a path.
@@ -149,20 +181,28 @@ class FileErrors:
                 path = (*path[:length], kept_items[index], *path[length + 1 :])
         return self.find_default(path) or path
 
-    def _add_at_mark(self, path: KeyPath, mark: Mark, message: str) -> None:
+    def _add_at_mark(
+        self, path: KeyPath, mark: Mark, message: str, cause: KeyPath | None = None
+    ) -> None:
         option = self.find_option(path)
         inheriting_case = self._find_inheriting_case(path)
+        diagnostic: Diagnostic | None
         if option is not None:
-            self._add_once((option, message), mark, f"{option}: {message}")
+            diagnostic = self._add_once((option, message), mark, f"{option}: {message}")
         elif inheriting_case is not None and mark not in self._unreadable:
-            self._add_once((mark, message), mark, f"{message} (case {inheriting_case} inherits it)")
+            text = f"{message} (case {inheriting_case} inherits it)"
+            diagnostic = self._add_once((mark, message), mark, text)
         else:
-            self.add(mark, message)
+            diagnostic = self._add_unless_unreadable(mark, message)
+        is_in_entry = path[:1] == ("cases",) and len(path) > 1
+        if diagnostic is not None and is_in_entry:
+            error = CaseError(cause or path, self.find_default(path), message, diagnostic)
+            self._case_errors[error] = None
 
-    def _add_once(self, key: tuple[object, ...], mark: Mark, message: str) -> None:
+    def _add_once(self, key: tuple[object, ...], mark: Mark, message: str) -> Diagnostic:
         self._count += 1
         diagnostic = Diagnostic(self._file, mark.line, mark.column, message)
-        self._diagnostics.setdefault(key, diagnostic)
+        return self._diagnostics.setdefault(key, diagnostic)
 
     def _find_inheriting_case(self, path: KeyPath) -> str | None:
         """Return the name of a case that inherits the value at a path, or None.

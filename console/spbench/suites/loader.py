@@ -14,7 +14,7 @@ from spbench.suites.defaults import apply_defaults
 from spbench.suites.expand import ParsedEntry, Sweep, expand_entry
 from spbench.suites.expectations import parse_expectations
 from spbench.suites.expressions.references import ExpandedEntry, resolve_references
-from spbench.suites.file_errors import FileErrors
+from spbench.suites.file_errors import CaseError, FileErrors
 from spbench.suites.inject import inject_fault
 from spbench.suites.model import ScaleEntry, SuiteFile, merge_settings
 from spbench.suites.overrides import apply_overrides, read_as_text
@@ -52,6 +52,45 @@ def load_suite_text(
         UsageError: An override or the fault is invalid.
         SuiteError: The text has errors; the exception contains all of them.
     """
+    return _read_text(text, path, overrides).make_suite(inject)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadText:
+    """A text that was read, with its errors.
+
+    Attributes:
+        path: The file.
+        text: The text.
+        file: The keys of the suite; None if their shape has errors.
+        cases: The cases of the entries that could be read.
+        errors: The errors.
+        option_error: An error in the overrides; None without one.
+    """
+
+    path: Path
+    text: str
+    file: SuiteFile | None
+    cases: Sequence[Case]
+    errors: FileErrors
+    option_error: str | None
+
+    def make_suite(self, inject: str | None = None) -> Suite:
+        """Return the suite; see `load_suite_text`."""
+        self.errors.raise_if_any()
+        if self.option_error is not None:
+            raise UsageError(self.option_error)
+        file = self.file
+        assert file is not None  # otherwise errors were raised
+        cases = tuple(self.cases)
+        if inject is not None:
+            cases = inject_fault(cases, inject)
+        return Suite(
+            self.path, self.text, file.name, file.description, file.launch, cases, file.order
+        )
+
+
+def _read_text(text: str, path: Path, overrides: Sequence[str]) -> _ReadText:
     try:
         document = parse_yaml(text)
     except YamlError as error:
@@ -68,14 +107,8 @@ def load_suite_text(
     unknown_key_messages = apply_overrides(suite_data, overrides, errors)
     apply_defaults(suite_data, errors)
     file = validate_suite(suite_data, errors)
-    cases = tuple(_EntryLoader(suite_data, file, errors).load_cases())
-    errors.raise_if_any()
-    if unknown_key_messages:
-        raise UsageError(unknown_key_messages[0])
-    assert file is not None  # otherwise errors were raised
-    if inject is not None:
-        cases = inject_fault(cases, inject)
-    return Suite(path, text, file.name, file.description, file.launch, cases, file.order)
+    cases = _EntryLoader(suite_data, file, errors).load_cases()
+    return _ReadText(path, text, file, cases, errors, next(iter(unknown_key_messages), None))
 
 
 def read_suite_file(path: Path, open_: Callable[[Path], BinaryIO] | None = None) -> str:
@@ -255,10 +288,19 @@ def _convert_per_host(per_host: bool | int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CheckedText:
-    """The suite of a text, or its errors in the order of their positions."""
+    """The suite of a text, or its errors in the order of their positions.
+
+    Attributes:
+        suite: The suite; None if there are errors.
+        diagnostics: The errors.
+        cases: The cases that could be read, also with errors elsewhere.
+        case_errors: The errors of entries of ``cases:``.
+    """
 
     suite: Suite | None
     diagnostics: Sequence[Diagnostic] = ()
+    cases: Sequence[Case] = ()
+    case_errors: Sequence[CaseError] = ()
 
 
 def check_text(text: str, path: Path, overrides: Sequence[str] = ()) -> CheckedText:
@@ -269,9 +311,15 @@ def check_text(text: str, path: Path, overrides: Sequence[str] = ()) -> CheckedT
         path: The file that the diagnostics name.
         overrides: Options of ``--set``; their errors have the position of line 1.
     """
+    cases: Sequence[Case] = ()
+    case_errors: Sequence[CaseError] = ()
     try:
-        return CheckedText(load_suite_text(text, path, overrides))
+        read_text = _read_text(text, path, overrides)
+        cases = read_text.cases
+        case_errors = read_text.errors.case_errors
+        suite = read_text.make_suite()
     except SuiteError as error:
-        return CheckedText(None, tuple(error.diagnostics))
+        return CheckedText(None, tuple(error.diagnostics), cases, case_errors)
     except UsageError as error:
-        return CheckedText(None, (Diagnostic(str(path), 1, 1, str(error)),))
+        return CheckedText(None, (Diagnostic(str(path), 1, 1, str(error)),), cases, case_errors)
+    return CheckedText(suite, (), suite.cases)

@@ -126,6 +126,11 @@ class Outline:
             raise UsageError(f"there is no case entry {index + 1}; the text has {len(self.items)}")
         return self.items[index]
 
+    def find_name(self, index: int) -> str:
+        """Return the name of an entry, or its number if it has none."""
+        name = self.items[index].list_children().get("name")
+        return (name[1].text if name else None) or f"entry {index + 1}"
+
     def read_comment(self, index: int) -> str | None:
         """Return the comment above an entry, without comment marks."""
         span = self.spans[index]

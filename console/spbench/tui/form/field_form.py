@@ -124,6 +124,10 @@ class FieldForm(Modal[Answer | None]):
     async def show_outcome(self) -> Answer | None:
         """Show the outcome of the texts and return the answer; None if a text is invalid."""
 
+    async def ask_to_accept(self) -> Answer | None:
+        """Ask whether to return an answer that has errors; None: there is none to return."""
+        return None
+
     def compose(self) -> ComposeResult:
         with Vertical(id="form") as frame:
             frame.border_title = Content(self._title)
@@ -246,13 +250,18 @@ class FieldForm(Modal[Answer | None]):
             self._preview_timer.stop()
         self.workers.cancel_group(self, "preview")
         answer = await self.show_outcome()
+        if answer is None:
+            answer = await self.ask_to_accept()
         if answer is not None:
             self.dismiss(answer)
             return
         wrong_rows = [row for row in self.row_list.rows if row.has_class("wrong")]
         self._report_rejection(wrong_rows)
+        search_bar = self.query_one(SearchBar)
+        if search_bar.is_open:  # it may hide the field
+            search_bar.close()
+            self._return_to_last_field()
         if wrong_rows:
-            self.query_one(SearchBar).close()  # the search may hide the field
             self.call_after_refresh(wrong_rows[0].query("Input, TextArea").first().focus)
 
     def _report_rejection(self, wrong_rows: Sequence[FormRow]) -> None:

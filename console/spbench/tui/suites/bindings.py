@@ -152,7 +152,9 @@ def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleCo
         return is_open
     if action == "run_case" and cases.cases.marked:
         return False  # F5 runs the marked cases, too, and the footer has their number there
-    if action in ("edit", "remove", "run_case", "inject"):
+    if action in ("run_case", "inject"):
+        return cases.case is not None and not text.error_count
+    if action in ("edit", "remove"):
         return cases.selected_line is not None
     if action == "copy":
         return cases.has_command_line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
@@ -15,7 +16,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from spbench.tui.suites.case_facts import CaseFacts, read_case_facts
-from spbench.tui.suites.case_rows import EXCESS_SIGN, SuiteCaseRows
+from spbench.tui.suites.case_rows import EXCESS_SIGN, EntryPosition, SuiteCaseRows
 from spbench.tui.suites.cases_table import CasesTable
 from spbench.tui.suites.parsed_suite import (
     ParsedSuite,
@@ -23,6 +24,8 @@ from spbench.tui.suites.parsed_suite import (
     estimate_parsed,
     find_command,
 )
+from spbench.tui.suites.rejected_entry import RejectedEntry
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.text import TextBlock
 
@@ -44,6 +47,7 @@ _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
 EMPTY_SUITE = "The suite has no cases yet: F4 adds one and shows its command here."
+_REJECTED = "F3 edits the case in a form, e goes to it in the text."
 _WITH_ERRORS = "The command of a case appears once the errors are fixed."
 
 
@@ -103,6 +107,15 @@ pane begins with the launch line. y copies the launch line with its environment.
         warning_text = f"{EXCESS_SIGN} {warning}\n" if warning else ""
         self._warning = Content.styled(warning_text, "$text-warning")
         self._parts = [text] if facts is None else [facts.values, text, facts.judgement]
+        self._show_parts()
+
+    def show_errors(self, entry: RejectedEntry) -> None:
+        """Show the errors of an entry, which has no command."""
+        self.show("")
+        self.reason = entry.errors[0]
+        self.border_title = Content(f"Case {entry.name}")
+        lines = "\n".join(f"{PROBLEM_SIGN} {error}" for error in entry.errors)
+        self._warning = Content.styled(lines, "$text-error") + f"\n\n{_REJECTED}"
         self._show_parts()
 
     def on_resize(self) -> None:
@@ -223,7 +236,7 @@ class CasesPane(Vertical):
     @property
     def is_empty(self) -> bool:
         """Whether no case is known: the suite has none, or errors since it was opened."""
-        return not self._rows.cases
+        return not self._rows.keys()
 
     @property
     def _rows(self) -> SuiteCaseRows:
@@ -231,16 +244,18 @@ class CasesPane(Vertical):
 
     @property
     def selected_line(self) -> int | None:
-        """The line of the case under the cursor; None if the text has errors."""
-        case = self.case
-        return self._rows.line(case) if case is not None and self._rows.current else None
+        """The line of the entry under the cursor; None if the text is invalid YAML."""
+        position = self.find_selected()
+        return position.line if position is not None and self._rows.current else None
 
-    def find_selected_name(self) -> str | None:
-        """Return the name of the entry of the selected case; None without one."""
-        return None if self.case is None else self.case.name
+    def find_selected(self) -> EntryPosition | None:
+        """Return the entry under the cursor; None without one."""
+        return self._rows.find_position(self.cases.table.cursor_key)
 
     def show(self, parsed: ParsedSuite, line: int, keep_case: bool = False) -> None:
-        """Show the cases of a text; if it has errors, keep the previous ones, greyed out.
+        """Show the cases of a text, and its entries with errors.
+
+        If no entries can be read, the previous cases are kept, greyed out.
 
         Args:
             parsed: The text.
@@ -249,18 +264,25 @@ class CasesPane(Vertical):
                 or the text no longer has it.
         """
         key = self.cases.table.cursor_key
-        previous_ids = {case.id for case in self._rows.cases}
-        if parsed.problems:
-            rows = SuiteCaseRows(self._rows.cases, self._rows.spans, current=False)
+        previous_ids = set(self._rows.keys())
+        previous = self._rows
+        if parsed.problems and not parsed.spans:
+            rows = replace(previous, current=False)
         else:
-            rows = SuiteCaseRows(parsed.cases, parsed.spans, excess_by_case=parsed.excess_by_case)
+            rows = SuiteCaseRows(
+                parsed.cases,
+                parsed.rejected_entries,
+                parsed.spans,
+                excess_by_case=parsed.excess_by_case,
+            )
+        if not parsed.problems:
             self._parsed = parsed
             self._show_estimate(parsed)
-        self.cases.show(rows)
+        self.cases.show(rows, estimating=not parsed.problems)
         restored = [id for id in self.cases.table.matching_keys if id not in previous_ids]
         if keep_case and restored:
             self.cases.table.move_to(restored[0])
-        elif not keep_case or rows.case(key) is None:
+        elif not keep_case or rows.find_position(key) is None:
             self.select_line(line)
         elif key is not None:
             self.cases.table.move_to(key)  # scrolls to it, as rows above it may be new
@@ -288,6 +310,8 @@ class CasesPane(Vertical):
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the command of a case, and its line if the user selected it."""
         event.stop()
+        if event.key != self.cases.table.cursor_key:
+            return  # the cursor has moved on, and another message follows
         self._show_command_soon()
         if event.key != self._page_cursor:
             self.post_selection()
@@ -301,8 +325,9 @@ class CasesPane(Vertical):
 
     def post_selection(self) -> None:
         """Post the line of the selected case, for the editor."""
-        if self.case is not None:
-            self.post_message(self.CaseSelected(self._rows.line(self.case)))
+        position = self.find_selected()
+        if position is not None:
+            self.post_message(self.CaseSelected(position.line))
 
     def _show_command_soon(self) -> None:
         if self._command_timer is not None:
@@ -312,14 +337,18 @@ class CasesPane(Vertical):
     def _show_command(self) -> None:
         case = self.case
         parsed = self._parsed
-        if case is not None and parsed is not None:
+        rejected = self._rows.rejected_entry(self.cases.table.cursor_key)
+        if case is not None and parsed is not None and case in parsed.cases:
             self._compute_command(parsed, case, self.cases.estimate)
-        elif self.is_empty:
+        elif rejected is not None:
             self.workers.cancel_group(self, "command")
-            self.query_one(CommandPane).show(self._explain_emptiness())
+            self.query_one(CommandPane).show_errors(rejected)
+        elif self.is_empty or case is not None:
+            self.workers.cancel_group(self, "command")
+            self.query_one(CommandPane).show(self._explain_absence())
 
-    def _explain_emptiness(self) -> str:
-        if not self._rows.current:
+    def _explain_absence(self) -> str:
+        if not self._rows.current or self._rows.cases:
             return _WITH_ERRORS
         return NO_CASE if self._parsed is None else EMPTY_SUITE
 

@@ -29,6 +29,7 @@ class CasesTable(FilterPane):
 
     HELP = """\
 The cases that the suite expands to. Enter edits a case in a form, and e goes to it in the text.
+✗ marks a case with errors, which the list shows instead of estimates. Enter edits it, too.
 / filters them by words of their id, benchmark and parameters. Space marks a case (●), a marks all
 that are shown or removes their marks. F5 and F6 run the marked cases. If none is marked, F5 runs
 all and F6 runs the selected one. The estimate is the duration in earlier runs, or with ~ one
@@ -82,20 +83,24 @@ Unknown: the work depends on your code or on a GPU."""
         width = self.content_size.width
         launches = Content(self._launches)
         launches_height = launches.get_height({}, width) if self._launches and width else 0
-        return len(self.rows.cases) + filter_height + launches_height + _ROWS_AROUND_CASES
+        return len(self.rows.keys()) + filter_height + launches_height + _ROWS_AROUND_CASES
 
     @property
     def marked(self) -> tuple[str, ...]:
         """The ids of the marked cases, in the order of the file."""
         return tuple(case.id for case in self.rows.cases if case.id in self._marked)
 
-    def show(self, rows: SuiteCaseRows) -> None:
-        """Show other cases; cases with the same id keep their marks."""
-        # Cases of a text with errors are not estimated again.
-        estimating = rows.current or self.rows.estimating
+    def show(self, rows: SuiteCaseRows, estimating: bool = True) -> None:
+        """Show other cases; cases with the same id keep their marks.
+
+        Args:
+            rows: The cases.
+            estimating: Whether their durations are estimated, for which the text must be valid.
+        """
+        estimating = estimating or self.rows.estimating
         marked_rows = rows.replace_marks(self._marked)
         self.rows = marked_rows.replace_estimates(self._estimate, estimating)
-        self.table.set_rows(self.rows)
+        self.table.set_rows(self.rows, self.rows.columns)
         self._update_title()
 
     def show_launches(self, launches: str) -> None:
@@ -139,7 +144,7 @@ Unknown: the work depends on your code or on a GPU."""
 
     def action_mark_all(self) -> None:
         """Mark all shown cases, or remove their marks if all are marked."""
-        shown = set(map(str, self.table.matching_keys))
+        shown = {str(key) for key in self.table.matching_keys if self.rows.case(key) is not None}
         self._marked = self._marked - shown if shown <= self._marked else self._marked | shown
         self._show_marks()
 
@@ -154,21 +159,23 @@ Unknown: the work depends on your code or on a GPU."""
 
         Until the next estimate, that of an earlier text is used for unchanged cases.
         """
-        if not self.rows.current:
+        if not self.rows.current or self.rows.rejected:
             return ""
         names = self.marked or [case.id for case in self.rows.cases]
         return self._estimate.select_cases(names).total_text
 
     def _update_title(self) -> None:
-        cases = self.rows.cases
+        count = len(self.rows.keys())
         table = self.table
-        title = format_quantity(len(cases), "case")
-        if table.filter and cases:
+        title = format_quantity(count, "case")
+        if table.filter and count:
             title = f"{table.match_count:,} of {title}"
         if marked := len(self.marked):
             title += f", {marked:,} marked"
+        if rejected := len(self.rows.rejected):
+            title += f", {rejected:,} with errors"
         if duration := self._format_duration():
             title += f", {duration}"
         if not self.rows.current:
-            title = f"{title}, as they were before the errors" if cases else _WITH_ERRORS
+            title = f"{title}, as they were before the errors" if count else _WITH_ERRORS
         self.border_subtitle = Content(title)

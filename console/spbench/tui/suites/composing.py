@@ -26,6 +26,7 @@ from spbench.suites.edit.head import (
 from spbench.suites.edit.outline import Outline
 from spbench.tui.chooser import Choice, Chooser
 from spbench.tui.dialogs import Confirm
+from spbench.tui.suites.case_rows import EntryPosition
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.form.preview import WriteDraft
 from spbench.tui.suites.form.suite_form import SuiteForm
@@ -40,18 +41,18 @@ class CaseComposer:
     Args:
         pane: The pane with the text.
         show_error: Shows an error message.
-        find_selected_name: Returns the name of the entry of the selected case, or None.
+        find_selected: Returns the entry of the selected case, or None.
     """
 
     def __init__(
         self,
         pane: TextPane,
         show_error: Callable[[str], None],
-        find_selected_name: Callable[[], str | None],
+        find_selected: Callable[[], EntryPosition | None],
     ) -> None:
         self._pane = pane
         self._show_error = show_error
-        self._find_selected_name = find_selected_name
+        self._find_selected = find_selected
 
     async def compose(self) -> None:
         """Ask for a benchmark, show its form, and insert the case below the cursor's."""
@@ -84,10 +85,15 @@ class CaseComposer:
         text = self._pane.editor.text
         try:
             index = self._find_entry()
+        except SpbenchError as error:
+            self._show_error(str(error))
+            return
+        try:
             draft = read_draft(text, index)
             benchmark = _find_benchmark(draft)
         except SpbenchError as error:
             self._show_error(str(error))
+            self._pane.go_to_problem_of(Outline(text).spans[index])
             return
 
         def write(changed: CaseDraft) -> EditedText:
@@ -137,7 +143,7 @@ class CaseComposer:
         )
         edited = await self._pane.app.push_screen_wait(form)
         if edited is not None:
-            name = _find_name(Outline(edited.text), find_entry(edited.text, edited.line) or 0)
+            name = Outline(edited.text).find_name(find_entry(edited.text, edited.line) or 0)
             self._pane.editor.replace_text(edited.text, edited.line, f"case {name} {change}")
 
     async def remove(self) -> None:
@@ -153,7 +159,7 @@ class CaseComposer:
             self._show_error(str(error))
             return
         outline = Outline(text)
-        name = _find_name(outline, index)
+        name = outline.find_name(index)
         case_count = parsed.count_cases(outline.spans[index]) if parsed.text == text else 0
         cases = f" and its {case_count:,} cases" if case_count > 1 else ""
         question = f"Delete {name}{cases}? (Ctrl+Z undoes it.)"
@@ -185,15 +191,12 @@ class CaseComposer:
 
     def _find_selected_entry(self, outline: Outline) -> int | None:
         """Find the entry of the selected case in the text, which may have changed."""
-        name = self._find_selected_name()
-        indices = range(len(outline.items))
-        return next((index for index in indices if _find_name(outline, index) == name), None)
-
-
-def _find_name(outline: Outline, index: int) -> str:
-    """Return the name of a case entry, or its number if it has none."""
-    name = outline.items[index].list_children().get("name")
-    return (name[1].text if name else None) or f"entry {index + 1}"
+        selected = self._find_selected()
+        if selected is None:
+            return None
+        indices = [i for i in range(len(outline.items)) if outline.find_name(i) == selected.name]
+        at_line = outline.find_entry(selected.line)
+        return at_line if at_line in indices else next(iter(indices), None)
 
 
 def _make_unique(name: str, names: Iterable[str]) -> str:

@@ -238,8 +238,8 @@ class SuitesPage(Page):
     def describe_location(self) -> tuple[str, ...]:
         """Return the open suite and the chosen case."""
         document = self.text_pane.document
-        case = self.cases_pane.case
-        return (document.path.name if document else "", case.id if case is not None else "")
+        selected = self.cases_pane.cases.table.cursor_key
+        return (document.path.name if document else "", "" if selected is None else str(selected))
 
     def action_undo(self) -> None:
         """Undo the last change of the text."""
@@ -303,7 +303,7 @@ class SuitesPage(Page):
     def _composer(self) -> CaseComposer:
         from spbench.tui.suites.composing import CaseComposer
 
-        return CaseComposer(self.text_pane, self.show_error, self.cases_pane.find_selected_name)
+        return CaseComposer(self.text_pane, self.show_error, self.cases_pane.find_selected)
 
     def _change_suite(self, change: Change, next_step: str) -> None:
         self.start_action(self._file_actions.change_open, change, next_step)

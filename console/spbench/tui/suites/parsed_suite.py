@@ -15,13 +15,14 @@ from spbench.engine.run_estimate import NO_ESTIMATE, RunEstimate
 from spbench.errors import Diagnostic, LauncherMissingError, SpbenchError, UsageError
 from spbench.record.runs.folder import find_working_folder
 from spbench.tui.advice import name_keys
+from spbench.tui.suites.rejected_entry import RejectedEntry, list_rejected_entries
 from spbench_core.number_text import format_quantity
 
 if TYPE_CHECKING:
     from spbench.engine.commands import JobCommand
     from spbench.engine.plan import Request, RunPlan
     from spbench.suites.case import Case, Suite
-    from spbench.suites.edit.outline import EntryLines
+    from spbench.suites.edit.outline import EntryLines, Outline
     from spbench.suites.loader import CheckedText
 
 
@@ -35,6 +36,7 @@ class ParsedSuite:
         spans: The lines of the case entries; empty for invalid YAML.
         plan: The planned jobs; None if they cannot be planned.
         plan_error: A message on why the jobs cannot be planned; empty if they can.
+        rejected_entries: The case entries with errors, in the order of the text.
         lacks_cases: Whether a suite was begun that only lacks cases, which is not an error.
         excess_by_case: Messages on cases with too many ranks for this machine, by id.
     """
@@ -44,6 +46,7 @@ class ParsedSuite:
     spans: Sequence[EntryLines] = ()
     plan: RunPlan | None = None
     plan_error: str = ""
+    rejected_entries: Sequence[RejectedEntry] = ()
     lacks_cases: bool = False
     excess_by_case: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,11 +57,13 @@ class ParsedSuite:
 
     @property
     def cases(self) -> Sequence[Case]:
-        """The cases; empty if the text has errors."""
-        return self.checked_text.suite.cases if self.checked_text.suite else ()
+        """The cases of the entries without errors."""
+        spans = [entry.span for entry in self.rejected_entries]
+        lines = {line for span in spans for line in range(span.first, span.last + 1)}
+        return [case for case in self.checked_text.cases if case.line not in lines]
 
     def count_cases(self, span: EntryLines) -> int:
-        """Return the number of cases of an entry; 0 if the text has errors."""
+        """Return the number of cases of an entry; 0 if it has errors."""
         return sum(span.first <= case.line <= span.last for case in self.cases)
 
 
@@ -69,10 +74,12 @@ def parse_text(text: str, request: Request) -> ParsedSuite:
     from spbench.suites.loader import check_text, load_suite_text
 
     checked_text = check_text(text, request.suite)
-    spans = _find_spans(text)
+    outline = _read_outline(text)
+    spans = () if outline is None else outline.spans
     if checked_text.suite is None:
+        rejected = () if outline is None else list_rejected_entries(checked_text, outline)
         lacks_cases = lacks_only_cases(checked_text, text)
-        return ParsedSuite(text, checked_text, spans, lacks_cases=lacks_cases)
+        return ParsedSuite(text, checked_text, spans, None, "", rejected, lacks_cases)
     try:
         settings = build_settings(request)
         suite = load_suite_text(text, request.suite, settings) if settings else checked_text.suite
@@ -82,13 +89,14 @@ def parse_text(text: str, request: Request) -> ParsedSuite:
     return ParsedSuite(text, checked_text, spans, plan, excess_by_case=_find_excess(plan))
 
 
-def _find_spans(text: str) -> Sequence[EntryLines]:
+def _read_outline(text: str) -> Outline | None:
+    """Return the outline of a text; None for invalid YAML."""
     from spbench.suites.edit.outline import Outline
 
     try:
-        return Outline(text).spans
+        return Outline(text)
     except UsageError:
-        return ()
+        return None
 
 
 def find_rejection_reason(parsed: ParsedSuite, cases: Sequence[str] = ()) -> str | None:

@@ -33,6 +33,7 @@ from spbench_core.number_text import format_quantity
 if TYPE_CHECKING:
     from spbench.engine.plan import Request
     from spbench.suites.case import Suite
+    from spbench.suites.edit.outline import EntryLines
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
@@ -156,6 +157,17 @@ class TextPane(Vertical):
         if problem is not None:
             self.editor.go_to(problem.line, problem.column)
             self.editor.focus()
+
+    def go_to_problem_of(self, entry: EntryLines) -> None:
+        """Go to the first problem of an entry, or to its first line."""
+        problems = self._parsed.problems if self._parsed is not None else ()
+        inside = (problem for problem in problems if entry.first <= problem.line <= entry.last)
+        problem = next(inside, None)
+        if problem is None:
+            self.editor.go_to(entry.first)
+        else:
+            self.editor.go_to(problem.line, problem.column)
+        self.editor.focus()
 
     def undo(self) -> int:
         """Undo the last change, and return the new line of the cursor, or 0."""

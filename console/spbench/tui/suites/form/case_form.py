@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from spbench.suites.edit.draft import CaseDraft
+from spbench.suites.file_errors import CaseError
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_form import DraftForm, FormReading
 from spbench.tui.suites.form.draft_reader import read_form_draft
 from spbench.tui.suites.form.field_list import FieldList
-from spbench.tui.suites.form.form_texts import FormFields
+from spbench.tui.suites.form.form_texts import LAUNCH, FormFields
 from spbench.tui.suites.form.preview import (
     ForecastSuite,
     Preview,
@@ -77,6 +78,15 @@ leaves the form, after a question if you have changed something."""
             self._fields.defaults,
         )
         return FormReading(result.errors, build)
+
+    def find_key(self, error: CaseError) -> str:
+        """Return the key of the text of a key of the case."""
+        (section, *names) = error.path[2:] or ("",)
+        if section in ("params", "matrix", "zip") and names:
+            return self._fields.parameter_name(str(names[0]))
+        if section == "launch" and names:
+            return f"{LAUNCH}{names[0]}"
+        return str(section)
 
     def find_defaults(self, preview: Preview) -> Mapping[str, str]:
         """Return the values of empty fields in the cases of the preview."""

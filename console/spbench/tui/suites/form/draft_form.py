@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from textual.app import ComposeResult
 
 from spbench.suites.edit.compose import EditedText
+from spbench.suites.file_errors import CaseError
 from spbench.tui.form.field_form import FieldForm
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.case_rows import EXCESS_SIGN
@@ -34,11 +35,20 @@ class DraftForm(FieldForm[EditedText]):
     """A form that returns the changed text of a suite, or None if it is left.
 
     A subclass yields its rows in `build_rows`, and reads their texts in `read_texts`.
+
+    Attributes:
+        preview: The last preview; None before the first one, or while a text is invalid.
     """
+
+    preview: Preview | None = None
 
     @abstractmethod
     def read_texts(self, texts: FormTexts) -> FormReading:
         """Return the errors in the texts, or how to build their preview."""
+
+    @abstractmethod
+    def find_key(self, error: CaseError) -> str:
+        """Return the key of the text that cures an error; it may have no row."""
 
     def find_defaults(self, preview: Preview) -> Mapping[str, str]:
         """Return the defaults of empty fields, which follow from other fields."""
@@ -54,12 +64,17 @@ class DraftForm(FieldForm[EditedText]):
     async def show_outcome(self) -> EditedText | None:
         """Show the preview and return the changed text; None if a text is invalid."""
         reading = self.read_texts(self.texts)
-        self.row_list.show_errors(reading.errors)
         if reading.build_preview is None:
+            self.row_list.show_errors(reading.errors)
+            self.preview = None
             self.show_problems(reading.errors.values())
             return None
         preview = await asyncio.to_thread(reading.build_preview)
+        self.preview = preview
         self._show_lines(preview)
+        self.row_list.show_errors(
+            {self.find_key(error): error.message for error in preview.case_errors}
+        )
         self.row_list.show_defaults(self.find_defaults(preview))
         if preview.problems:
             self.show_problems(preview.problems)

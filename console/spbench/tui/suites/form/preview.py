@@ -12,6 +12,7 @@ from spbench.suites.case import Case, Suite
 from spbench.suites.edit.compose import EditedText, insert_case
 from spbench.suites.edit.draft import CaseDraft, inherit_defaults
 from spbench.suites.edit.outline import EntryLines, Outline
+from spbench.suites.file_errors import CaseError
 from spbench.suites.loader import check_text
 from spbench.tui.suites.parsed_suite import SuiteForecast
 from spbench_core.number_text import format_quantity
@@ -31,6 +32,8 @@ class Preview:
         lines: The lines of the entry.
         first_line: The number of the first of these lines.
         problems: Error messages.
+        case_errors: The errors among them that a field of the form can cure.
+        conflicts: Messages on cases that do not fit the new defaults, if there is no other error.
         cases: The cases of the entry; empty if there are problems.
         duration: The estimate in the words of the table's total; empty without one.
         warning: A message if this machine is too small for the cases; otherwise empty.
@@ -40,6 +43,8 @@ class Preview:
     lines: str = ""
     first_line: int = 1
     problems: Sequence[str] = ()
+    case_errors: Sequence[CaseError] = ()
+    conflicts: Sequence[str] = ()
     cases: Sequence[Case] = ()
     duration: str = ""
     warning: str = ""
@@ -87,25 +92,28 @@ def build_preview(
     except SpbenchError as error:
         return Preview(None, problems=(str(error),))
     outline = Outline(edited.text)
-    span = next(span for span in outline.spans if span.first == edited.line)
+    index = next(i for i, span in enumerate(outline.spans) if span.first == edited.line)
+    span = outline.spans[index]
     lines = [outline.source.read_line(number) for number in range(span.top, span.last + 1)]
     checked_text = check_text(edited.text, path)
-    problems = tuple(
-        problem.message for problem in checked_text.diagnostics if _contains(span, problem.line)
-    )
+    case_errors = [error for error in checked_text.case_errors if error.index == index]
+    inherited = (error.message for error in case_errors if error.default_path is not None)
+    own = (error.message for error in checked_text.diagnostics if _contains(span, error.line))
+    problems = tuple(dict.fromkeys([*own, *inherited]))
     # Examined separately, so that errors elsewhere in the file do not matter.
     suite = check_text(single_case.text, path).suite
     if suite is None:
-        return Preview(edited, "\n".join(lines), span.top, problems)
+        return Preview(edited, "\n".join(lines), span.top, problems, case_errors)
     suite_forecast = forecast(suite)
     return Preview(
         edited,
         "\n".join(lines),
         span.top,
         problems,
-        suite.cases,
-        suite_forecast.estimate.total_text,
-        suite_forecast.excess,
+        case_errors,
+        cases=suite.cases,
+        duration=suite_forecast.estimate.total_text,
+        warning=suite_forecast.excess,
     )
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from textual.app import ComposeResult
 from textual.widgets import Static
 
+from spbench.suites.edit.compose import EditedText
 from spbench.suites.edit.head import HeadDraft
+from spbench.suites.file_errors import CaseError
+from spbench.tui.dialogs import Confirm
 from spbench.tui.form.row_list import RowList
 from spbench.tui.form.texts import FormTexts
 from spbench.tui.suites.form.draft_form import DraftForm, FormReading
@@ -83,6 +86,29 @@ changed something."""
     def build_rows(self) -> SuiteRows:
         """Return the list of the fields of the suite."""
         return SuiteRows(self._fields, id="fields")
+
+    def find_key(self, error: CaseError) -> str:
+        """Return the key of the text of a default."""
+        (_, section, *names) = error.default_path or ("", "")
+        if section == "params" and names:
+            return f"{PARAMS}{self._fields.find_name(str(names[0]))}"
+        return f"{DEFAULTS}{section}"
+
+    async def ask_to_accept(self) -> EditedText | None:
+        """Ask whether to write defaults that do not fit a case; None: they are not written."""
+        preview = self.preview
+        if preview is None or not preview.conflicts:
+            return None
+        keys = [self.find_key(error) for error in preview.case_errors]
+        names = list(dict.fromkeys(key.removeprefix(DEFAULTS) for key in keys))
+        count = len({error.index for error in preview.case_errors})
+        others = f" and {count - 1} more" if count > 1 else ""
+        question = (
+            f"These defaults do not fit a case{others}.\n{preview.conflicts[0]}.\nWrite them "
+            "anyway? Nothing can be run until the case is changed: Cases shows its error."
+        )
+        dialog = Confirm(question, "Write anyway", f"Back to {names[0]}")
+        return preview.edited if await self.app.push_screen_wait(dialog) else None
 
     def read_texts(self, texts: FormTexts) -> FormReading:
         """Return the errors in the texts, or how to preview the head."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spbench.errors import SpbenchError
 from spbench.suites.edit.compose import EditedText
 from spbench.suites.edit.head import HeadDraft
 from spbench.suites.edit.outline import Outline, lacks_only_cases
+from spbench.suites.file_errors import CaseError
 from spbench.suites.loader import check_text
 from spbench.suites.yaml_nodes import Mark
 from spbench.tui.suites.form.preview import ForecastSuite, Preview
@@ -39,15 +40,26 @@ def build_suite_preview(
     checked_text = check_text(edited.text, path)
     if lacks_only_cases(checked_text, edited.text):
         return Preview(edited, lines, first_line)
-    # Errors in cases are not those of the form.
-    problems = tuple(
-        problem.message for problem in checked_text.diagnostics if problem.line <= last_line
-    )
     suite = checked_text.suite
-    if suite is None:
-        return Preview(edited, lines, first_line, problems)
-    duration = forecast(suite).estimate.total_text
-    return Preview(edited, lines, first_line, (), suite.cases, duration)
+    if suite is not None:
+        duration = forecast(suite).estimate.total_text
+        return Preview(edited, lines, first_line, cases=suite.cases, duration=duration)
+    # Errors in cases are not those of the form.
+    head_errors = [error for error in checked_text.diagnostics if error.line <= last_line]
+    case_errors = [error for error in checked_text.case_errors if error.default_path is not None]
+    has_other_errors = {error.diagnostic for error in case_errors} < set(head_errors)
+    return Preview(
+        edited,
+        lines,
+        first_line,
+        tuple(error.message for error in head_errors),
+        case_errors,
+        () if has_other_errors else _list_conflicts(case_errors, outline),
+    )
+
+
+def _list_conflicts(case_errors: Sequence[CaseError], outline: Outline) -> Sequence[str]:
+    return [f"{outline.find_name(error.index)}: {error.message}" for error in case_errors]
 
 
 def _find_last_line(outline: Outline) -> int:

@@ -76,7 +76,7 @@ class RunActions:
         if not await self._prepare_run():
             return
         marked = self._cases_pane.cases.marked
-        case = None if marked else self._get_selected_case()
+        case = None if marked else await self._find_case_to_run()
         if marked or case is not None:
             await self._start(marked if case is None else [case.id])
 
@@ -154,6 +154,17 @@ class RunActions:
         if is_confirmed or dialog.chose_third:
             overrides = [f"iterations={forecast.iterations}"] if dialog.chose_third else []
             await self._start([case.id], [fault], overrides)
+
+    async def _find_case_to_run(self) -> Case | None:
+        """Return the selected case of a valid text; show an error if there is none.
+
+        The table may still show the errors of the text before.
+        """
+        position = self._cases_pane.find_selected()
+        if self._cases_pane.case is None and position is not None:
+            cases = (await self._pane.parse()).cases
+            return next((case for case in cases if case.name == position.name), None)
+        return self._get_selected_case()
 
     def _get_selected_case(self) -> Case | None:
         """Return the selected case; show an error if there is none."""
