@@ -177,6 +177,16 @@ def test_shortened_description_ends_with_an_ellipsis(width, shown):
     assert fit_clauses(SLICE_METHOD.help, width).rstrip() == shown
 
 
+def test_shortened_description_without_its_details_is_complete():
+    help = "method that transfers halos; auto times the possible ones: all, or some"
+    assert (
+        fit_clauses(help, 66).rstrip()
+        == "method that transfers halos; auto times the possible ones"
+    )
+    assert fit_clauses(help, 40).rstrip() == "method that transfers halos"
+    assert fit_clauses(help, 20).rstrip() == "method that…"
+
+
 async def test_row_has_texts_before_its_inputs_are_mounted(suite):
     expected = ("time_ms.p50", "5", "")
     reference = ("time_ms.p50", "big", "0.35", "-0.1", "0.05")

@@ -62,6 +62,16 @@ def test_search_finds_parts_of_names_and_starts_of_words_of_the_help():
         assert not RowFilter(text).selects(row), text
 
 
+def test_search_finds_other_words_for_the_same():
+    in_step = TextRow("in step", "names of swept parameters that change together", "")
+    exclude = TextRow("exclude", "points to leave out", "")
+    for text in ("sweep", "sweeps", "swept"):
+        assert RowFilter(text).selects(in_step), text
+        assert RowFilter(text).selects(exclude), text
+    assert RowFilter("skip").selects(exclude)
+    assert not RowFilter("skip").selects(in_step)
+
+
 async def test_search_shows_fields_by_name_and_help(suite):
     app = open_suite(suite)
     async with app.run_test(size=NARROW) as pilot:

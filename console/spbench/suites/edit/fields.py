@@ -37,7 +37,7 @@ _DESCRIPTIONS: dict[FieldKind, str] = {
 }
 
 
-_OTHER_DEFAULTS = "differs by benchmark"
+_OTHER_DEFAULTS = "by benchmark"
 _PAIR_NOTATION = re.compile(r", N or \wx\w\b")
 
 

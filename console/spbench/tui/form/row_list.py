@@ -23,8 +23,14 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "steps": ("iterations",),
     "processes": ("ranks",),
     "gpu": ("device",),
+    "sweep": ("swept", "exclude"),
+    "swept": ("sweep", "exclude"),
+    "skip": ("exclude", "leave out"),
+    "omit": ("exclude", "leave out"),
 }
 """Words of names and helps of fields, by other words that users search for."""
+_MIN_STEM = 4
+"""The length of a word from which an ``s`` at its end may be that of a plural."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class RowFilter:
         return all(
             any(
                 synonym in name or _has_word_with_start(search_text, synonym)
-                for synonym in (word, *SYNONYMS.get(word, ()))
+                for synonym in (word, *_list_synonyms(word))
             )
             for word in self._words
         )
@@ -64,6 +70,14 @@ class RowFilter:
     @property
     def _words(self) -> list[str]:
         return self.text.lower().split()
+
+
+def _list_synonyms(word: str) -> tuple[str, ...]:
+    """Return the singular of a word, and other words for it."""
+    stem = word.removesuffix("s")
+    if len(stem) < _MIN_STEM or stem.endswith("s"):
+        return SYNONYMS.get(word, ())
+    return (stem, *SYNONYMS.get(stem, ()))
 
 
 def _has_word_with_start(text: str, start: str) -> bool:
