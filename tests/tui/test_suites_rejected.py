@@ -1,9 +1,10 @@
-"""Case entries that the loader rejects: listed with their errors, and edited by the form."""
+"""Case entries that the loader rejects, in the table and in the form."""
 
 from textual.widgets import Input
 
 from spbench.suites.loader import check_text
 from spbench.tui.form.field_row import TextRow
+from spbench.tui.suites.cases_pane import CasesPane
 from spbench.tui.suites.form.case_form import CaseForm
 from spbench.tui.suites.page import SuitesPage
 from support.tui.app_driver import read_screen, wait_until
@@ -58,7 +59,7 @@ async def test_entries_with_errors_are_listed_at_their_positions(suite):
         await wait_until(pilot, lambda: "✗ halo " in read_screen(app))
         app.screen.query_one("#cases").focus()
         await pilot.press("end")
-        cases = app.screen.cases_pane
+        cases = app.screen.query_one(CasesPane)
         await wait_until(pilot, lambda: cases.selected_line == 11)
         await wait_until(pilot, lambda: "duplicate case name 'ring'" in read_screen(app))
         await pilot.press("enter")
@@ -85,13 +86,13 @@ async def test_form_of_a_case_with_a_wrong_default_shows_the_error_and_cures_it(
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: app.focused is find_row(app, "np").query_one(Input))
         assert find_row(app, "np").display
-        assert isinstance(app.screen, CaseForm)
+        assert app.screen is form
         await pilot.press("4")
         await wait_until(pilot, lambda: "✗" not in read_screen(app))
         await pilot.press("ctrl+s")
         await wait_until(pilot, lambda: isinstance(app.screen, SuitesPage))
-        await wait_until(pilot, lambda: app.screen.cases_pane.case is not None)
-        assert app.screen.cases_pane.case.np == 4
+        await wait_until(pilot, lambda: app.screen.query_one(CasesPane).case is not None)
+        assert app.screen.query_one(CasesPane).case.np == 4
 
 
 async def test_new_case_that_a_default_makes_invalid_goes_to_the_field_that_cures_it(suite):
@@ -115,7 +116,7 @@ async def test_entry_that_the_form_cannot_hold_is_edited_in_the_text(suite):
         await wait_for_cases(pilot)
         app.screen.query_one("#cases").focus()
         await pilot.press("home", "down")
-        await wait_until(pilot, lambda: app.screen.cases_pane.selected_line == 8)
+        await wait_until(pilot, lambda: app.screen.query_one(CasesPane).selected_line == 8)
         await pilot.press("f3")
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         assert get_editor(app).cursor_line == 9

@@ -140,7 +140,7 @@ class FileErrors:
         self._add_at_mark(path, self._find_marks(path).key, message)
 
     def add_at_value(self, path: KeyPath, message: str, cause: KeyPath | None = None) -> None:
-        """Add an error at the value of a path, with the path to change if that is another one."""
+        """Add an error at the value of a path; ``cause`` is the path to change."""
         self._add_at_mark(path, self._find_marks(path).value, message, cause)
 
     def add_in_text(self, path: KeyPath, index: int, message: str) -> None:

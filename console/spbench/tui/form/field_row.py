@@ -28,7 +28,7 @@ SET_SIGN = "•"
 """Before the name of a field that has a value that is set, even if it is the default."""
 _CLAUSE_END = re.compile(r"[,;:] ")
 _SENTENCE_END = re.compile(r"[;:] ")
-"""Where a description is complete without the details that follow; the hint has these."""
+"""Ends of a description without its details, which the hint has."""
 _MIN_CLAUSE_SHARE = 0.6
 """The share of the width that the first clauses fill; otherwise more words are shown."""
 _MAX_HINT = 360
@@ -125,11 +125,14 @@ class FormRow(Widget):
 
 
 def fit_clauses(text: str, width: int) -> str:
-    """Return a text in ``width`` cells, or its first clauses, with an ellipsis after a comma."""
+    """Return a text in ``width`` cells, or its first clauses.
+
+    If a clause is cut, or a comma follows, it ends with an ellipsis.
+    """
     if cell_width(text) > width:
-        whole = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
-        fitting = [part for part in whole if cell_width(part) <= width]
-        text = fitting[-1] if fitting else text
+        starts = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
+        fitting_starts = [start for start in starts if cell_width(start) <= width]
+        text = fitting_starts[-1] if fitting_starts else text
     clauses = text
     while cell_width(text) > width and (ends := list(_CLAUSE_END.finditer(clauses))):
         clauses = clauses[: ends[-1].start()]

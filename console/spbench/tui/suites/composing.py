@@ -93,7 +93,7 @@ class CaseComposer:
             benchmark = _find_benchmark(draft)
         except SpbenchError as error:
             self._show_error(str(error))
-            self._pane.go_to_problem_of(Outline(text).spans[index])
+            self._pane.show_problem(Outline(text).spans[index])
             return
 
         def write(changed: CaseDraft) -> EditedText:

@@ -19,7 +19,7 @@ class RejectedEntry:
         id: A key that no case and no other entry has.
         name: Its name, or its number if it has none.
         benchmark: The text of its benchmark; empty without one.
-        ranks: The text of its own number of ranks; empty without one.
+        ranks: The text of its key ``np``; empty without one.
         span: Its lines.
         errors: Messages on its errors.
     """

@@ -158,7 +158,7 @@ class TextPane(Vertical):
             self.editor.go_to(problem.line, problem.column)
             self.editor.focus()
 
-    def go_to_problem_of(self, entry: EntryLines) -> None:
+    def show_problem(self, entry: EntryLines) -> None:
         """Go to the first problem of an entry, or to its first line."""
         problems = self._parsed.problems if self._parsed is not None else ()
         inside = (problem for problem in problems if entry.first <= problem.line <= entry.last)

@@ -97,9 +97,11 @@ def build_preview(
     lines = [outline.source.read_line(number) for number in range(span.top, span.last + 1)]
     checked_text = check_text(edited.text, path)
     case_errors = [error for error in checked_text.case_errors if error.index == index]
-    inherited = (error.message for error in case_errors if error.default_path is not None)
-    own = (error.message for error in checked_text.diagnostics if _contains(span, error.line))
-    problems = tuple(dict.fromkeys([*own, *inherited]))
+    inherited_messages = (error.message for error in case_errors if error.default_path is not None)
+    own_messages = (
+        error.message for error in checked_text.diagnostics if _contains(span, error.line)
+    )
+    problems = tuple(dict.fromkeys([*own_messages, *inherited_messages]))
     # Examined separately, so that errors elsewhere in the file do not matter.
     suite = check_text(single_case.text, path).suite
     if suite is None:

@@ -95,7 +95,7 @@ changed something."""
         return f"{DEFAULTS}{section}"
 
     async def ask_to_accept(self) -> EditedText | None:
-        """Ask whether to write defaults that do not fit a case; None: they are not written."""
+        """Ask whether to write defaults that do not fit a case; None: keep editing."""
         preview = self.preview
         if preview is None or not preview.conflicts:
             return None
