@@ -2,11 +2,14 @@
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.widgets import Input
 
+from spbench.engine.plan import Request
+from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate
 from spbench.record.runs.playback import find_demo_run
 from spbench.suites import shipped
 from spbench.suites.shipped import count_missing, list_shipped_suites
@@ -14,6 +17,7 @@ from spbench.tui.context import ConsoleOptions
 from spbench.tui.guide.destinations import DestinationReader
 from spbench.tui.suites.cases_pane import NO_CASE, CasesPane
 from spbench.tui.suites.editor import SuiteEditor
+from spbench.tui.suites.start.file_facts import read_file_facts, render_file_facts
 from spbench.tui.suites.start.last_opened import (
     FILE_NAME as LAST_SUITES,
 )
@@ -23,6 +27,7 @@ from spbench.tui.suites.start.last_opened import (
     save_last_suite,
 )
 from spbench.tui.suites.tree import FIRST_SUITE, SuiteTree, list_files
+from spbench_core.catalog import BENCHMARKS
 from support.paths import SUITES
 from support.tui.app_driver import SIZES, make_console, read_screen, wait_until
 from support.tui.suites_page import RecordingApp, get_editor, list_messages
@@ -111,6 +116,25 @@ async def test_start_page_describes_the_file_under_the_cursor(tmp_path, size):
         assert get_editor(app).text == ""
         assert not app.screen.query_one(CasesPane).region
         assert app.focused is tree
+
+
+async def test_start_page_says_what_the_cases_measure(tmp_path):
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_until(pilot, lambda: "what it measures" in read_screen(app))
+        assert BENCHMARKS["halo.exchange"].summary[:30] in read_screen(app)
+
+
+def test_duration_of_a_file_says_when_unknown_cases_will_be_known(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "schema: spbench.suite/1\nname: a\ncases:\n  - {name: c, benchmark: memory.copy}\n"
+    )
+    request = Request(suite=path, home=tmp_path, environ={})
+    estimate = RunEstimate({"c": CaseEstimate(None, EstimateSource.UNKNOWN)})
+    facts = replace(read_file_facts(request), estimate=estimate)
+    text = render_file_facts(facts, 80).plain
+    assert "unknown duration, known after a first run" in text
 
 
 async def test_start_page_shows_the_errors_of_a_file(tmp_path):

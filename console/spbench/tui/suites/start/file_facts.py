@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from spbench.engine.run_estimate import NO_ESTIMATE, UNKNOWN, RunEstimate
+from spbench.engine.run_estimate import NO_ESTIMATE, UNKNOWN, EstimateSource, RunEstimate
 from spbench.errors import UsageError
 from spbench.record.number_formatting import GLYPHS, replace_controls, replace_line_controls
 from spbench.tui.suites.case_rows import ALL_SLOTS
@@ -30,6 +30,10 @@ _LABEL_WIDTH = 10
 _GAP = "  "
 _MIN_WIDTH_FOR_BENCHMARKS = 64
 """Cells from which the list of cases names their benchmarks."""
+_MIN_SUMMARY_WIDTH = 40
+"""Cells next to the list from which it has the summaries of the benchmarks."""
+_MEASURES = "what it measures"
+_UNTIL_FIRST_RUN = ", known after a first run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,18 @@ def _render_errors(parsed: ParsedSuite) -> Content:
 def _render_summary(facts: FileFacts, cases: Sequence[Case]) -> Iterator[Content]:
     texts = {
         "cases": f"{len(cases):,} on {_describe_ranks(cases)}",
-        "duration": facts.estimate.short_text,
+        "duration": _describe_duration(facts.estimate),
         "needs": "; ".join(facts.needs),
     }
     for label, text in texts.items():
         if text:
             yield Content.assemble((f"{label:<{_LABEL_WIDTH}}", "$text-muted"), text)
+
+
+def _describe_duration(estimate: RunEstimate) -> str:
+    """Return the duration, and when that of unknown cases will be known."""
+    unknown = estimate.counts[EstimateSource.UNKNOWN]
+    return f"{estimate.short_text}{_UNTIL_FIRST_RUN if unknown else ''}"
 
 
 def _describe_ranks(cases: Sequence[Case]) -> str:
@@ -135,7 +145,7 @@ def _find_leading_comment(text: str) -> str:
 
 
 def _render_cases(cases: Sequence[Case], estimate: RunEstimate, width: int) -> Iterator[Content]:
-    """Yield a heading and a line for each case."""
+    """Yield a heading and a line for each case, with its purpose if there is space."""
     rows = [("case", "benchmark", "ranks", "estimate")]
     for case in cases:
         ranks = ALL_SLOTS if case.np is None else str(case.np)
@@ -152,4 +162,10 @@ def _render_cases(cases: Sequence[Case], estimate: RunEstimate, width: int) -> I
         name, *texts, ranks, duration = row
         cells = [fit(name, name_width), *map(fit, texts, other_widths)]
         cells += [fit(ranks, other_widths[-2], "right"), fit(duration, other_widths[-1], "right")]
-        yield Content.styled(_GAP.join(cells), "" if index else "bold $text-muted")
+        line = Content.styled(_GAP.join(cells), "" if index else "bold $text-muted")
+        summary_width = width - line.cell_length - len(_GAP)
+        if summary_width >= _MIN_SUMMARY_WIDTH:
+            summary = cases[index - 1].entry.summary if index else _MEASURES
+            style = "$text-muted" if index else "bold $text-muted"
+            line = line + _GAP + Content.styled(fit(summary, summary_width), style)
+        yield line
