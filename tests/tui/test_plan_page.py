@@ -35,6 +35,7 @@ from spbench.tui.plan.plan_rows import (
     build_layer_table,
     build_memory_bars,
     describe_layer_sums,
+    describe_replicas,
 )
 from spbench.tui.widgets.line_table import LineTable
 from support import sample_events as make
@@ -230,6 +231,22 @@ async def test_bars_of_alternatives_are_their_speedups(folder):
         assert sorted(lengths) == [
             length for _, length in sorted(zip(speedups, lengths, strict=True))
         ]
+
+
+async def test_shares_of_replicas_and_equal_alternatives_are_named(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(160, 48)) as pilot:
+        plan = (await make_plan(pilot)).details.plan
+        stage = replace(plan.stages[0], devices=(0, 1))
+        baseline = replace(plan.baselines[0], step_s=plan.step_s, speedup=plan.speedup, reason="")
+        plan = replace(
+            plan, stages=(stage,), pipelines=1, micro_batch_size=8, baselines=(baseline,)
+        )
+        assert describe_replicas(plan) == ", 4 on each of 2 devices"
+        assert describe_replicas(replace(plan, stages=(stage, stage))) == ""
+        same, this_plan = (row.cells[-1].text for row in build_alternative_rows(plan))
+        assert same == "as fast as this plan"
+        assert this_plan != same
 
 
 async def test_layers_have_no_column_for_stages_of_other_states(folder):

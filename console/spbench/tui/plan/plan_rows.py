@@ -83,6 +83,8 @@ WAYS = f"""\
 {STRAIGHT_PIPELINE}: one stage for each device, without replicas, as in PipeDream
 {GPIPE}: a pipeline that runs all forward passes first, and recomputes activations"""
 """The meaning of each alternative."""
+_AS_FAST = "as fast as this plan"
+"""The note of an alternative with the step of the plan."""
 _NO_TIME = "no time, see note"
 """Instead of the bar of an alternative that has no plan."""
 MEMORY_PARTS = ("parameters", "activations", "running pass")
@@ -119,18 +121,29 @@ def build_stage_rows(details: PlanDetails) -> list[FixedRow]:
 def build_alternative_rows(plan: Plan) -> list[FixedRow]:
     """Return a row for each alternative, and a marked one for the plan."""
     rows = []
+    plan_step = format_time(1000 * plan.step_s)
     time_keys = [(baseline.step_s, baseline.speedup) for baseline in plan.baselines]
     time_keys.append((plan.step_s, plan.speedup))
     best_speedup = max(speedup for _, speedup in time_keys if speedup is not None)
     for texts, row_time_keys in zip(format_baseline_cells(plan), time_keys, strict=True):
         name, step, speedup, reason = texts
         step_s, speedup_key = row_time_keys
+        if name != THIS_PLAN and not reason and step == plan_step:
+            reason = _AS_FAST
         style = "accent" if name == THIS_PLAN else ""
         bar_text = _NO_TIME if speedup_key is None else _draw_bar(speedup_key / best_speedup)
         bar = TableCell(bar_text, style or "muted")
         cells = (TableCell(name, style), step, speedup, bar, TableCell(reason, "muted"))
         rows.append(FixedRow(cells, (name, step_s, speedup_key, speedup_key, reason or None)))
     return rows
+
+
+def describe_replicas(plan: Plan) -> str:
+    """Return the part of a micro-batch for each replica; empty with several stages."""
+    count = plan.stages[0].device_count // plan.pipelines
+    if len(plan.stages) > 1 or count < 2 or plan.micro_batch_size % count:
+        return ""
+    return f", {plan.micro_batch_size // count} on each of {count} devices"
 
 
 def _draw_bar(share: float) -> str:

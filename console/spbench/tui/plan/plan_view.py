@@ -48,6 +48,7 @@ from spbench.tui.plan.plan_rows import (
     describe_layer_sums,
     describe_measurement,
     describe_memory_parts,
+    describe_replicas,
     list_alternative_notes,
 )
 from spbench.tui.plan.plan_run import StartForecast
@@ -169,7 +170,8 @@ step for passes and all-reduces. Layers: the profile."""
         self._forecast = None
         self._is_measured = False
         self._show_parts(True)
-        title_text, *other_lines = describe_plan(details.plan)
+        title_text, batch_line, *other_lines = describe_plan(details.plan)
+        other_lines = [batch_line + describe_replicas(details.plan), *other_lines]
         title = Content.styled(title_text, "bold")
         self.query_one("#headline", Static).update(
             Content("\n").join([title, *map(Content, other_lines)])
