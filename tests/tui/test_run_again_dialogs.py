@@ -3,7 +3,7 @@
 import pytest
 from textual.widgets import Button
 
-from spbench.record.messages.enumeration import describe_unpassed
+from spbench.record.messages.enumeration import ask_to_run_again
 from spbench.record.runs.history import read_summary
 from spbench.tui.dialogs import FaultsAgainDialog
 from spbench.tui.results.bindings import is_allowed
@@ -15,16 +15,19 @@ from support.tui.app_driver import make_console, wait_until
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [
-        ({"a": CaseStatus.FAILED, "b": CaseStatus.PASSED}, "1 failed case: a"),
+        ({"a": CaseStatus.FAILED, "b": CaseStatus.PASSED}, "Run the failed case a again?"),
         (
             {"a": CaseStatus.CANCELLED, "b": CaseStatus.ERROR},
-            "1 failed and 1 cancelled cases: b and a",
+            "Run 1 failed and 1 cancelled cases again: b and a?",
         ),
-        (dict.fromkeys("abcd", CaseStatus.CANCELLED), "4 cancelled cases: a, b and 2 more"),
+        (
+            dict.fromkeys("abcd", CaseStatus.CANCELLED),
+            "Run 4 cancelled cases again: a, b and 2 more?",
+        ),
     ],
 )
 def test_question_names_the_cases_that_run_again(statuses, expected):
-    assert describe_unpassed(statuses) == expected
+    assert ask_to_run_again(statuses) == expected
 
 
 @pytest.mark.parametrize(

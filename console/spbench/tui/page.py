@@ -242,9 +242,9 @@ class Page(Screen[None]):
         If there are both, the user can choose only the failed ones. Planted faults are a second
         question then.
         """
-        from spbench.record.messages.enumeration import describe_unpassed
+        from spbench.record.messages.enumeration import ask_to_run_again
 
-        question = f"Run again from {folder.id}: {describe_unpassed(statuses)}?"
+        question = f"{ask_to_run_again(statuses)}\nOf run {folder.id}."
         failed = {id_: status for id_, status in statuses.items() if status.is_bad}
         is_mixed = bool(failed) and CaseStatus.CANCELLED in statuses.values()
         with_cancelled = True
@@ -254,7 +254,7 @@ class Page(Screen[None]):
             if not with_cancelled and not dialog.chose_third:
                 return
             if not with_cancelled:
-                question = f"Run again from {folder.id}: {describe_unpassed(failed)}?"
+                question = f"{ask_to_run_again(failed)}\nOf run {folder.id}."
         with_faults = await self.ask_again(folder, question, "Run", is_plain=is_mixed)
         if with_faults is None:
             return

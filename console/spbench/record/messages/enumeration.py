@@ -35,14 +35,16 @@ def name_cases(ids: Sequence[str]) -> str:
     return f"in {len(ids)} cases: {enumerate_names(ids)}"
 
 
-def describe_unpassed(statuses: Mapping[str, CaseStatus]) -> str:
-    """Return the cases to run again: ``1 failed and 1 cancelled cases: a and b``."""
+def ask_to_run_again(statuses: Mapping[str, CaseStatus]) -> str:
+    """Return ``Run the failed case a again?``, or ``Run 2 failed cases again: a and b?``."""
     failed = [id_ for id_, status in statuses.items() if status.is_bad]
     cancelled = [id_ for id_, status in statuses.items() if status is CaseStatus.CANCELLED]
     counts = {"failed": len(failed), "cancelled": len(cancelled)}
     count_text = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
     ids = [*failed, *cancelled]
-    return f"{count_text} {'case' if len(ids) == 1 else 'cases'}: {enumerate_names(ids)}"
+    if len(ids) == 1:
+        return f"Run the {'failed' if failed else 'cancelled'} case {ids[0]} again?"
+    return f"Run {count_text} cases again: {enumerate_names(ids)}?"
 
 
 def format_case_count(ids: Sequence[str], total: int) -> str:
