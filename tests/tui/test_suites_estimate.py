@@ -6,6 +6,7 @@ import pytest
 from textual.widgets import Static
 
 from spbench.engine.plan import Request
+from spbench.engine.remaining_time import format_remaining
 from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate
 from spbench.record.runs.folder import RunFolder
 from spbench.suites.case import Case
@@ -128,12 +129,19 @@ def test_headline_shows_the_remaining_time(tmp_path):
     start = run_start(describe_case("a"), describe_case("b")) | {"time": 0.0}
     begin = console_event("case_begin", case="a") | {"time": 0.0}
     feed = make_feed(RunFolder(tmp_path), start, begin, case_judged("a") | {"time": 30.0})
-    assert "about 30 s left" in [part.text for part in _build_first(feed, 1.0, feed.remaining)]
+    assert "about 30 s left" in [
+        part.text for part in _build_first(feed, 1.0, format_remaining(feed.remaining))
+    ]
     feed.ended = True
-    assert not any("left" in part.text for part in _build_first(feed, 1.0, feed.remaining))
+    assert not any(
+        "left" in part.text for part in _build_first(feed, 1.0, format_remaining(feed.remaining))
+    )
     unknown = make_feed(RunFolder(tmp_path), start)
     unknown.estimate = RunEstimate()
-    assert not any("left" in part.text for part in _build_first(unknown, 1.0, unknown.remaining))
+    assert not any(
+        "left" in part.text
+        for part in _build_first(unknown, 1.0, format_remaining(unknown.remaining))
+    )
 
 
 def test_remaining_time_grows_only_by_much():
@@ -144,6 +152,16 @@ def test_remaining_time_grows_only_by_much():
     assert [remaining.update(seconds) for seconds in (100.0, 119.0, 121.0, None, 5.0)] == [
         *(100.0, 100.0, 121.0, None, 5.0)
     ]
+
+
+def test_exceeded_estimate_is_named_until_another_one_is_known():
+    remaining = RemainingTime()
+    assert remaining.describe(0.1, 10.0) == "about 0.1 s left"
+    # A launch that hangs: the estimate is a share of its time.
+    for now in (13.0, 35.0, 80.0):
+        assert remaining.describe((now - 10.0) / 10, now) == "longer than estimated"
+    assert remaining.describe(300.0, 81.0) == "about 5 min left"
+    assert remaining.describe(None, 82.0) == ""
 
 
 async def test_watched_run_is_estimated_from_its_folder(suite):

@@ -24,6 +24,7 @@ from spbench_core.events.statuses import CaseStatus
 from spbench_core.number_text import format_quantity
 
 BAR_WIDTH = 16
+LONGER_THAN_ESTIMATED = "longer than estimated"
 MIN_GROWTH_SECONDS = 2.0
 MIN_GROWTH_SHARE = 0.2
 """The remaining time is shown as longer only if it grew by more than both, else it would jitter."""
@@ -86,6 +87,28 @@ class RemainingTime:
 
     def __init__(self) -> None:
         self._shown: float | None = None
+        self._since = 0.0
+        self._is_exceeded = False
+
+    def describe(self, seconds: float | None, now: float) -> str:
+        """Return the time to show in words, or that the run takes longer than estimated.
+
+        Args:
+            seconds: The new estimate; None if unknown.
+            now: The time of the run, in seconds.
+        """
+        previous = self._shown
+        elapsed = now - self._since
+        # While it is exceeded, the estimate is a small share of the time since then.
+        if self._is_exceeded and seconds is not None and previous is not None:
+            is_overrun = previous <= seconds < max(elapsed, previous + MIN_GROWTH_SECONDS)
+            if is_overrun:
+                return LONGER_THAN_ESTIMATED
+        shown = self.update(seconds)
+        if shown != previous:
+            self._since = now
+        self._is_exceeded = shown is not None and now - self._since > shown + MIN_GROWTH_SECONDS
+        return LONGER_THAN_ESTIMATED if self._is_exceeded else format_remaining(shown)
 
     def update(self, seconds: float | None) -> float | None:
         """Return the time to show for a new estimate, in seconds; None if unknown."""
@@ -160,8 +183,9 @@ class Headline(Static):
             self._host_count = HostCount()
             self._remaining = RemainingTime()
         self._rate.update(feed.event_count)
+        remaining = self._remaining.describe(feed.remaining, feed.now)
         lines = (
-            _build_first(feed, self._rate.value, self._remaining.update(feed.remaining)),
+            _build_first(feed, self._rate.value, remaining),
             _build_second(feed, paused, note, self._host_count.update(feed.state)),
         )
         width = max(1, self.content_size.width)
@@ -174,7 +198,7 @@ class Headline(Static):
             self.styles.height = len(contents) + len(finding_lines)
 
 
-def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[HeadlinePart]:
+def _build_first(feed: Feed, rate: float, remaining: str) -> list[HeadlinePart]:
     run = feed.state.run
     cases = feed.state.cases.values()
     if run is None:
@@ -188,7 +212,7 @@ def _build_first(feed: Feed, rate: float, remaining: float | None) -> list[Headl
         HeadlinePart(feed.status_text + _format_host(feed), f"bold {colour}"),
         HeadlinePart(f" {counts.describe(has_ended)}", "$text-primary", bar=_build_bar(counts)),
         HeadlinePart(format_whole_seconds(max(0.0, (run.finished or feed.now) - run.started))),
-        HeadlinePart(format_remaining(remaining)),
+        HeadlinePart(remaining),
         HeadlinePart("" if feed.ended else f"{rate:,.0f} events/s", MUTED),
         HeadlinePart(run.id, MUTED),
     ]
