@@ -188,13 +188,22 @@ class RunSelection:
             self._metric = metrics[(index + 1) % len(metrics)]
         return self.metric
 
+    @property
+    def chart_rank(self) -> int | None:
+        """The rank of the charts: the chosen one, or the only one with samples; None: all."""
+        case = self.case
+        metric = self.metric
+        if self.rank is not None or case is None or metric is None:
+            return self.rank
+        return self._samples_cache.get(case, metric, None).find_only_rank()
+
     def samples(self) -> MetricSamples | None:
         """Return the samples of the shown case, metric and rank; None without a case."""
         case = self.case
         metric = self.metric
         if case is None or metric is None:
             return None
-        return self._samples_cache.get(case, metric, self.rank)
+        return self._samples_cache.get(case, metric, self.chart_rank)
 
     def update_chart(self, pane: ChartPane) -> None:
         """Show the samples in a chart; a hidden one is only emptied for another case."""
@@ -212,7 +221,7 @@ class RunSelection:
             else:
                 pane.clear(self.case, reason)
         else:
-            pane.show(samples, metric, self.rank)
+            pane.show(samples, metric, self.chart_rank)
 
     def _keeps_chart(self, pane: ChartPane) -> bool:
         """Return whether a chart of an earlier case stays for now."""

@@ -19,7 +19,7 @@ from spbench.report.scale import Scale
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Piece
 from spbench.tui.widgets.glyphs import format_ratio
-from spbench.tui.widgets.text import cell_width, fit, join_fitting
+from spbench.tui.widgets.text import cell_width, fit, join_fitting, wrap_words
 from spbench_core.number_text import format_quantity
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -131,7 +131,8 @@ class HistogramChart(Chart):
     def draw(self, width: int, height: int) -> list[list[Piece]]:
         """Return bars, axis and summary, as far as the lines suffice for the three."""
         if not sum(self._counts):
-            return [[(fit(self.empty_text, width), "none")]]
+            lines = wrap_words(self.empty_text, width, height)
+            return [[(fit(line, width), "none")] for line in lines]
         if self._few:
             return [[(join_fitting([describe_few(self._few, self._unit)], width), "text")]]
         summary: list[Piece] = [(join_fitting(self._summarize(), width), "text")]

@@ -16,8 +16,7 @@ from spbench.tui.widgets.axes import add_row_labels, measure_label_width, render
 from spbench.tui.widgets.chart import Chart
 from spbench.tui.widgets.dots import Dots, Piece
 from spbench.tui.widgets.histogram import describe_few
-from spbench.tui.widgets.text import join_fitting
-from spbench_core.number_text import format_quantity
+from spbench.tui.widgets.text import fit, join_fitting, wrap_words
 
 MIN_JOINED_VALUES = 3
 """Smallest number of values that are joined by a line; two points are not a trend."""
@@ -127,7 +126,8 @@ class TimelineChart(Chart):
         """Return title, graph and summary; in few lines without title, then without graph."""
         present = [value for value in self._values if value is not None]
         if not present:
-            return [[(join_fitting([self._title, self.empty_text], width), "none")]]
+            text = "; ".join(filter(None, (self._title, self.empty_text)))
+            return [[(fit(line, width), "none")] for line in wrap_words(text, width, height)]
         summary: list[Piece] = [(join_fitting(self._summarize(present), width), "text")]
         if height == 1:
             return [summary]
@@ -270,6 +270,8 @@ class TimelineChart(Chart):
     def _summarize_range(self, present: list[float]) -> Iterator[str]:
         lowest = self._format(min(present))
         highest = self._format(max(present))
+        if self._above_range:  # first, since it explains a sign of the chart
+            yield f"{'^' if self.ascii else '▲'} {self._above_range:,} beyond the axis"
         if lowest == highest:
             yield f"always {lowest}"
         else:
@@ -278,9 +280,6 @@ class TimelineChart(Chart):
                 yield f"{lowest} to {highest}"
             else:
                 yield f"worst {highest if self._better == 'lower' else lowest}"
-        if self._above_range:
-            above = format_quantity(self._above_range, self._x_name or "value")
-            yield f"{above} beyond the axis (▲)"
 
     def _format(self, value: float) -> str:
         return format_value(value, self._unit)

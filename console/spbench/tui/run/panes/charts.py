@@ -57,6 +57,14 @@ class MetricSamples:
         self._metric = metric
         self._rank = rank
 
+    def find_only_rank(self) -> int | None:
+        """Return the only rank that has samples, of several; None if more have some."""
+        ranks = self.case.measured.samples.get(self._metric, {})
+        ranks_with_samples = [rank for rank, repeats in ranks.items() if any(repeats.values())]
+        self.distribution.update()
+        is_only = len(ranks_with_samples) == 1 and not self.distribution
+        return ranks_with_samples[0] if is_only else None
+
     def describe_missing(self) -> str:
         """Return which ranks have samples; empty unless those of others are missing."""
         counts = {
@@ -67,9 +75,6 @@ class MetricSamples:
         if self.distribution or self._rank is not None or not any(counts.values()):
             return ""
         count = format_quantity(max(counts.values()), "iteration")
-        if len(counts) == 1:
-            rank = next(iter(counts))
-            return f"only rank {rank} sent times: {count}; arrow keys in Ranks choose it"
         return f"{len(counts)} ranks sent times: up to {count}; arrow keys in Ranks choose one"
 
 
