@@ -293,12 +293,24 @@ async def test_slow_rank_is_reported_with_its_ratio(open_run):
 STRAGGLER = {"rank": 3, "host": "node03", "ratio": 3.0, "seconds": 6.0, "since": 1e9, "cause": True}
 
 
+@pytest.mark.parametrize(("size", "count"), [(NARROW, 1), (MEDIUM_SIZE, 2)])
+async def test_row_of_the_running_case_names_its_phase_if_there_is_room(open_run, size, count):
+    async with open_run(size, make_running_events()) as run:
+        await run.wait_until(lambda: read_screen(run.app).count("25 %") == 2)
+        await run.wait_until(lambda: read_screen(run.app).count("timing 25 %") == count)
+
+
 def make_noisy_end(case="warp"):
     """End a case with half of the time stolen by the hypervisor and a slow rank 3."""
     ends = [
         make.rank_event("case_end", rank, case=case, disturbed={"stolen": 0.5}) for rank in range(4)
     ]
     return [*ends, make.case_judged(case, "passed", stragglers=[STRAGGLER])]
+
+
+async def test_sign_of_noisy_cases_is_explained_below_them(open_run):
+    async with open_run(MEDIUM_SIZE, [*make_running_events(), *make_noisy_end()]) as run:
+        await run.wait_for_texts("≈ noisy: other work used the cores")
 
 
 def read_findings(app):
@@ -1371,12 +1383,19 @@ async def test_cases_have_the_focus_unless_there_is_only_one(tmp_path, cases, fo
         assert app.screen.focused.id == focused
 
 
-async def test_samples_of_one_rank_only_are_named(open_run):
+async def test_samples_of_one_rank_only_are_shown_without_choosing_it(open_run):
     events = make_running_events()[:-4]
     async with open_run(WIDE, events) as run:
         run.source.send(*make_samples([[2.0] * 14]))
+        await run.wait_for_texts("Histogram of warp: time of rank 0")
+
+
+async def test_text_without_samples_is_not_cut_in_a_narrow_chart(open_run):
+    events = make_running_events()[:-4]
+    async with open_run(MEDIUM_SIZE, events) as run:
+        run.source.send(*make_samples([[2.0] * 14, [2.0] * 14]))
         await run.wait_for_texts(
-            "only rank 0 sent times: 14 iterations; arrow keys in Ranks choose it"
+            "2 ranks sent times: up to 14 iterations; arrow keys", "choose one"
         )
 
 
@@ -2042,7 +2061,7 @@ async def test_failed_cases_can_rerun_after_the_end(open_run):
             "run.json", {"id": "made-up-run", "request": request}
         )
         await run.press("F")
-        await run.wait_for_texts("1 failed case: warp?", "planted faults: slow=9 (case warp)")
+        await run.wait_for_texts("Run the failed case warp again?", "slow=9 (case")
         assert [button.id for button in run.app.screen.query(Button)] == ["yes", "third", "no"]
         await run.press("enter")
         await run.wait_until(lambda: starts == [("--failed", "made-up-run")])
@@ -2165,7 +2184,7 @@ async def test_failed_cases_run_again_with_or_without_the_cancelled(open_run, ke
         await run.wait_for_texts("1 failed and 1 cancelled", "All (y)", "Only failed (o)")
         await run.press(keys[0])
         if len(keys) > 1:
-            await run.wait_for_texts("1 failed case:", "Without faults (w)")
+            await run.wait_for_texts("Run the failed case", "Without faults (w)")
             await run.press(keys[1])
         expected = [] if args is None else [("--failed", folder.id, *args)]
         await run.wait_until(lambda: not run.app.screen.is_modal)

@@ -36,7 +36,7 @@ def name_cases(ids: Sequence[str]) -> str:
 
 
 def ask_to_run_again(statuses: Mapping[str, CaseStatus]) -> str:
-    """Return ``Run the failed case a again?``, or ``Run 2 failed cases again: a and b?``."""
+    """Return ``Run the failed case a again?`` or ``Run 2 failed cases again: a, b?``."""
     failed = [id_ for id_, status in statuses.items() if status.is_bad]
     cancelled = [id_ for id_, status in statuses.items() if status is CaseStatus.CANCELLED]
     counts = {"failed": len(failed), "cancelled": len(cancelled)}

@@ -95,6 +95,12 @@ def compute_phase_percent(state: RunState, case: str) -> int | None:
     return None if rank is None else _compute_percent(rank)
 
 
+def find_phase_name(state: RunState, case: str) -> str:
+    """Return the name of the phase of `describe_phase` for a case; empty if unknown."""
+    rank = _find_counting_rank(state, case)
+    return "" if rank is None else rank.shown_phase
+
+
 def _compute_percent(rank: RankState) -> int:
     return 100 * rank.done // rank.total
 

@@ -15,8 +15,9 @@ from spbench.record.efficiency import (
     compute_efficiency,
     format_efficiency,
 )
-from spbench.record.messages.phases import compute_phase_percent
+from spbench.record.messages.phases import compute_phase_percent, find_phase_name
 from spbench.record.noise import describe_case_noise, is_disturbed
+from spbench.record.number_formatting import DISTURBED, NOISY
 from spbench.tui.cells import PRELIMINARY, format_time_cell, make_status_cell
 from spbench.tui.feed import Feed
 from spbench.tui.run.problems import SlowCases
@@ -29,11 +30,16 @@ _STATUS = "status"
 _STATUS_WIDTH = 12
 _SIGN_WIDTH = 2
 _PROGRESS = "progress"
+_PROGRESS_WIDTH = 5
+_PHASE_WIDTH = 13
+"""Columns of the progress without and with the name of the phase, such as ``warmup 50 %``."""
+_TABLE_MARGIN = 5
+"""Columns of the table without its columns: mark of the cursor, and scroll bar."""
 COLUMNS = (
     Column(_STATUS, "status", _STATUS_WIDTH),
     Column("case", "case", MIN_ID_WIDTH, flexible=True),
     Column("ranks", "ranks", 5, "right", drop_priority=4),
-    Column(_PROGRESS, "phase", 5, "right", drop_priority=3),
+    Column(_PROGRESS, "phase", _PROGRESS_WIDTH, drop_priority=3),
     Column("time", "time", 8, "right"),
     Column("reference", "reference", 9, "right", drop_priority=2),
     Column("efficiency", "efficiency", 10, "right", drop_priority=1),
@@ -44,6 +50,10 @@ _MIN_CHECKS_WIDTH = 6
 LEGEND = "time: median over iterations of the slowest rank in each iteration"
 """The meaning of the times, for the title of the table."""
 _DISTURBED = "~ disturbed: ranks shared cores or other work had them"
+_NOISY = f"{NOISY} noisy: other work used the cores of ranks"
+_NOISY_AND_DISTURBED = (
+    f"{NOISY} other work used the cores, {DISTURBED} disturbed by that or shared cores"
+)
 
 
 def _describe_waiting(case: CaseState) -> str:
@@ -66,6 +76,7 @@ class CaseRow:
         checks: Numbers of passed and of all checks, each counted once per rank.
         noisy: Whether other work used the cores of the ranks.
         disturbed: Whether the case is noisy, or had more ranks than cores.
+        phase: The name of the present phase, if the table is wide enough.
         slow: Whether a rank is slow for which no fault was planted, or a link.
     """
 
@@ -78,6 +89,7 @@ class CaseRow:
     reference: float | None
     checks: tuple[int, int]
     status_text: str = ""
+    phase: str = ""
     noisy: bool = False
     disturbed: bool = False
     slow: bool = False
@@ -102,7 +114,7 @@ class CaseRow:
             make_status_cell(self.status, self.status_text, noisy=self.noisy, slow=self.slow),
             self.id,
             str(self.ranks),
-            "" if self.done is None else f"{self.done} %",
+            "" if self.done is None else f"{self.phase} {self.done} %".lstrip(),
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
             TableCell(efficiency, "muted" if is_muted else ""),
@@ -145,6 +157,12 @@ class RunCaseRows:
         self._row_states: dict[str, CaseState] = {}
         self._times: dict[str, tuple[CaseState, float | None]] = {}
         self._slow_cases = SlowCases(feed.state)
+        self._names_phase = False
+
+    def fit(self, width: int) -> None:
+        """Name the phases if a table of this width shows all its columns with them."""
+        needed_width = self.measure_width() + _TABLE_MARGIN + _PHASE_WIDTH - _PROGRESS_WIDTH
+        self._names_phase = width >= needed_width
 
     def update(self) -> None:
         """Rebuild the rows of the cases that may have changed."""
@@ -172,8 +190,11 @@ class RunCaseRows:
                 yield replace(column, width=status_width)
             elif column.key == "checks":
                 yield replace(column, width=checks_width)
-            elif column.key != _PROGRESS or not self._feed.ended:
+            elif column.key != _PROGRESS:
                 yield column
+            elif not self._feed.ended:
+                width = _PHASE_WIDTH if self._names_phase else _PROGRESS_WIDTH
+                yield replace(column, width=width)
 
     def measure_width(self) -> int:
         """Return the width of a table with all columns and whole ids, without its margins.
@@ -183,6 +204,7 @@ class RunCaseRows:
         ids = map(cell_width, self._rows)
         widths = {column.key: column.width for column in (*COLUMNS, *self.columns)}
         widths["case"] = max([MIN_ID_WIDTH, *ids]) - 1
+        widths[_PROGRESS] = _PROGRESS_WIDTH
         return sum(width + 1 for width in widths.values())
 
     async def compute_times(self) -> None:
@@ -235,6 +257,7 @@ class RunCaseRows:
             summary = case.summary("time_ms")
             time = summary.p50 if summary else None
         status = CaseStatus.WAITING if waits else self._feed.case_status(case)
+        phase = find_phase_name(self._feed.state, case.id) if self._names_phase else ""
         return CaseRow(
             status=status,
             id=case.id,
@@ -245,19 +268,23 @@ class RunCaseRows:
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
             checks=case.check_counts,
             status_text=status_text,
+            phase=phase if running else "",
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
             slow=self._is_slow(case),
         )
 
     def efficiency_note(self) -> str:
-        """Return an explanation of unusual efficiencies; empty if there are none."""
+        """Return an explanation of unusual efficiencies and signs; empty without any."""
         rows = self._rows.values()
         if any(row.has_slow_reference and not row.is_preliminary for row in rows):
             return SLOW_REFERENCE
         if any((row.efficiency or 0.0) > 1 and not row.is_preliminary for row in rows):
             return ABOVE_REFERENCE
-        return _DISTURBED if any(row.disturbed and row.efficiency for row in rows) else ""
+        is_noisy = any(row.noisy for row in rows)
+        if any(row.disturbed and row.efficiency for row in rows):
+            return _NOISY_AND_DISTURBED if is_noisy else _DISTURBED
+        return _NOISY if is_noisy else ""
 
     def keys(self) -> Sequence[Hashable]:
         """Return the ids of the cases in the order of the suite."""

@@ -54,7 +54,7 @@ _NAMES: Mapping[Panel, str] = {
     Panel.PARTS: "parts of an iteration",
     Panel.MAP_AND_PARTS: "hosts and parts",
     Panel.PREVIOUS: "previous run",
-    Panel.NONE: "no panel",
+    Panel.NONE: "hide",
 }
 CHART_PANELS = (Panel.CHARTS, Panel.HISTOGRAM, Panel.TIMELINE, Panel.FINDINGS_AND_TIMELINE)
 _LAST_PANELS = (Panel.HOSTS, Panel.GPUS, Panel.LOGS, Panel.NONE)
