@@ -1217,6 +1217,7 @@ async def test_wide_characters_of_logs_are_all_shown(open_run):
     [
         ((80, 40), ["1 of 5, v: histogram", "2 of 5, v: iterations", "3 of 5, v: hosts by case"]),
         ((120, 24), ["1 of 4, v: findings", "2 of 4, v: hosts and parts"]),
+        (MEDIUM_SIZE, ["1 of 4, v: findings", "2 of 4, v: hosts and parts"]),
     ],
 )
 async def test_title_of_a_panel_has_its_position_and_the_name_of_the_next(open_run, size, titles):

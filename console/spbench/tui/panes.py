@@ -14,8 +14,8 @@ from spbench.tui.widgets.text import cell_width, fit
 
 READING = "reading ..."
 """The content of a pane until it is known."""
-_TITLE_MARGIN = 6
-"""Columns of the line of a title without its text: corners, spaces, and one column of the line."""
+_TITLE_MARGIN = 8
+"""Columns of the line of a title without its text: corners, lines, and spaces."""
 
 
 class Pane(Vertical):
