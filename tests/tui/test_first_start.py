@@ -137,6 +137,18 @@ def test_duration_of_a_file_says_when_unknown_cases_will_be_known(tmp_path):
     assert "unknown duration, known after a first run" in text
 
 
+async def test_start_page_says_that_a_run_copies_a_shipped_suite(tmp_path):
+    (tmp_path / "suites").mkdir()
+    shutil.copy(SUITES / "ci.yaml", tmp_path / "suites" / "mine.yaml")
+    app = make_empty_console(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: find_selected_path(app) is not None)
+        await pilot.press("down", "down")
+        await wait_until(pilot, lambda: "F5 writes a copy to suites/" in read_screen(app))
+        await pilot.press("home")
+        await wait_until(pilot, lambda: "F5 writes a copy to suites/" not in read_screen(app))
+
+
 async def test_start_page_shows_the_errors_of_a_file(tmp_path):
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "broken.yaml").write_text("schema: spbench.suite/1\nname: [\n")

@@ -257,7 +257,9 @@ class SuitesPage(Page):
     def on_tree_node_highlighted(self, event: Tree.NodeHighlighted[Path]) -> None:
         """Describe the file under the cursor while no suite is open."""
         if self.text_pane.document is None:
-            self.query_one(StartPane).show_file(event.node.data)
+            path = event.node.data
+            is_shipped = path is not None and self.query_one(SuiteTree).lists_shipped(path)
+            self.query_one(StartPane).show_file(path, is_shipped=is_shipped)
         elif self.cases_pane.cases.marked:
             self.refresh_bindings()  # F5 runs the selected file instead of the marked cases
 

@@ -39,6 +39,7 @@ PAGE_PURPOSES = (
     ("4 Hosts", "examine hosts and links"),
     ("5 Plan", "divide a network among devices"),
 )
+COPY_NOTE = "F5 writes a copy to suites/"
 _GAP = 4
 _MIN_SPACIOUS_HEIGHT = 30
 """Rows of the pane from which the lists have headings."""
@@ -77,9 +78,11 @@ class StartPane(Vertical):
         content = render_welcome(self._last_suite, width, is_spacious=is_spacious)
         self.query_one("#welcome", Static).update(content)
 
-    def show_file(self, path: Path | None) -> None:
+    def show_file(self, path: Path | None, *, is_shipped: bool) -> None:
         """Show a file, or nothing for a folder."""
-        self.query_one(FilePreview).show_file(path)
+        preview = self.query_one(FilePreview)
+        preview.border_subtitle = COPY_NOTE if is_shipped else ""
+        preview.show_file(path)
 
 
 class FilePreview(VerticalScroll):
