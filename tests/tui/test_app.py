@@ -74,6 +74,7 @@ async def test_footer_shows_documented_keys(tmp_path, page):
 async def test_saves_the_theme_and_applies_remapped_keys(tmp_path):
     app = make_console(tmp_path, page="run")
     async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.choose_theme("spbench-light")
         await wait_until(pilot, lambda: (tmp_path / "console.yaml").exists())
     assert (tmp_path / "console.yaml").read_text() == "theme: spbench-light\n"
