@@ -31,6 +31,7 @@ from spbench.tui.run.findings import RunFindings
 from spbench.tui.run.panels import CHART_PANELS, Panel, list_panes
 from spbench.tui.run.panes.findings_panel import FindingsPanel
 from spbench.tui.run.panes.headline import Headline
+from spbench.tui.run.panes.log_view import LogView
 from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.wide_layout import MAX_FINDINGS_LINES
@@ -1210,6 +1211,36 @@ async def test_wide_characters_of_logs_are_all_shown(open_run):
         await run.press("l")
         await run.wait_for_texts("end")
         assert read_screen(run.app).count("漢") == 200
+
+
+async def test_rows_of_a_table_in_the_logs_are_cut_and_scroll_sideways(open_run):
+    columns = [f"column{number:02}" for number in range(20)]
+    table = "   ".join(columns) + "\n" + "   ".join(f"value{number:04}" for number in range(20))
+    log_event = make.rank_event("log", 0, level="info", message=table)
+    async with open_run((80, 24), [*make_running_events(), log_event]) as run:
+        await run.wait_until(lambda: len(run.ranks) == 4)
+        await run.press("l")
+        await run.wait_for_texts("column00   column01", "value0000   value0001")
+        lines = read_screen(run.app).splitlines()
+        header = next(line for line in lines if "   column01" in line)
+        values = next(line for line in lines if "   value0001" in line)
+        assert header.index("column00") == values.index("value0000")
+        assert header.rstrip(" │").endswith("»")
+        await run.focus("logs")
+        await run.press(*["right"] * 9)
+        await run.wait_for_texts("column18   column19", "value0018   value0019")
+        assert "column00" not in read_screen(run.app)
+        await run.press(*["left"] * 9)
+        await run.wait_for_texts("column00   column01")
+
+
+async def test_logs_have_one_background(open_run):
+    async with open_run(WIDE, [*make_running_events(), *make_log_events(1)]) as run:
+        await run.press("l")
+        await run.wait_for_texts("said 0")
+        view = run.page.query_one(LogView)
+        lines = [view.render_line(0), view.render_line(1)]
+        assert len({segment.style.bgcolor for line in lines for segment in line}) == 1
 
 
 @pytest.mark.parametrize(

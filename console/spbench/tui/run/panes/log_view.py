@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import ClassVar
 
+from rich.cells import set_cell_size
 from rich.segment import Segment
 from textual.binding import BindingType
 from textual.strip import Strip
 from textual.widget import Widget
 
+from spbench.record.number_formatting import replace_controls
 from spbench.tui.feed import Feed, LogLine
 from spbench.tui.widgets.keys import make_binding
-from spbench.tui.widgets.text import ComponentStyles, fit, wrap_at_separators
+from spbench.tui.widgets.text import ComponentStyles, cell_width, fit, wrap_at_separators
 from spbench_core.events.statuses import LogLevel
 
 _STYLE_BY_LEVEL: Mapping[str, str] = {
@@ -27,6 +30,10 @@ _STYLE_BY_LEVEL: Mapping[str, str] = {
 _INDENT = "  "
 """Indentation of the further lines of a message, so small that a traceback has space."""
 _MIN_TEXT_WIDTH = 8
+_TABLE_ROW = re.compile(r"\S {2,}\S.*\S {2,}\S|^[-+=|: ]{3,}$")
+"""A line with at least three columns, or a rule between lines of a table."""
+_LEFT_MARK = "«"
+_RIGHT_MARK = "»"
 
 
 class LogView(Widget, can_focus=True):
@@ -38,7 +45,8 @@ class LogView(Widget, can_focus=True):
 
     HELP = """\
 The lines of the selected rank, or of all ranks (Escape in the table). Times are UTC.
-Up, down, page up and page down scroll; End goes back to the newest lines and stays there."""
+Up, down, page up and page down scroll; End goes back to the newest lines and stays there.
+« and » mark rows of tables with more text: left and right scroll."""
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("log.up", "up,k", "scroll_lines(1)", "Older", "Older lines"),
@@ -49,6 +57,8 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         make_binding(
             "log.page-down", "pagedown", "scroll_pages(-1)", "Page down", "A page of newer lines"
         ),
+        make_binding("log.left", "left", "sideways(-1)", "Left", "The text to the left"),
+        make_binding("log.right", "right", "sideways(1)", "Right", "The text to the right"),
         make_binding("log.end", "end,G", "newest", "Newest", "The newest lines, from now on"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -70,6 +80,8 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         self._feed: Feed | None = None
         self._state: tuple[object, ...] = ()
         self._last_line: int | None = None
+        self._left = 0
+        self._max_left = 0
         self._strips: list[Strip] = []
         self._style = ComponentStyles(self, "log")
 
@@ -79,7 +91,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
             self._last_line = None
         self._feed = feed
         self.rank = rank
-        state = (id(feed), rank, feed.log_count, self._last_line, self.size)
+        state = (id(feed), rank, feed.log_count, self._last_line, self._left, self.size)
         if state != self._state:
             self._state = state
             self._strips = self._draw()
@@ -104,6 +116,7 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
 
     def _draw(self) -> list[Strip]:
         width, height = self.size
+        self._max_left = 0
         strips: list[Strip] = []
         for _, line in self._read_upwards():
             strips[:0] = self._render_log_line(line, width)
@@ -132,16 +145,42 @@ Up, down, page up and page down scroll; End goes back to the newest lines and st
         """Return a log line; the rest of its message is below it, indented a little."""
         clock = datetime.fromtimestamp(line.time, UTC).strftime("%H:%M:%S")
         prefix = f"{clock} rank {line.rank:<4} "
+        texts = [text.expandtabs() for text in line.message.splitlines()] or [""]
+        is_table = any(_TABLE_ROW.search(text) for text in texts)
+        # The rows of a table begin below each other, also next to the clock.
+        indent = " " * len(prefix) if is_table else _INDENT
         first_width = max(_MIN_TEXT_WIDTH, width - len(prefix))
-        other_width = max(_MIN_TEXT_WIDTH, width - len(_INDENT))
-        first_text, *texts = line.message.splitlines() or [""]
-        first, *others = wrap_at_separators(first_text, first_width, other_width)
+        other_width = max(_MIN_TEXT_WIDTH, width - len(indent))
+        lines: list[str] = []
         for text in texts:
-            others += wrap_at_separators(text, other_width, other_width)
+            if _TABLE_ROW.search(text):
+                lines.append(self._shorten_row(text, other_width))
+            else:
+                lines += wrap_at_separators(
+                    text, other_width if lines else first_width, other_width
+                )
         style = self._style(_STYLE_BY_LEVEL.get(line.level, ""))
-        lines = [[Segment(prefix, self._style("rank")), Segment(first, style)]]
-        lines += [[Segment(_INDENT, style), Segment(other, style)] for other in others]
-        return [Strip(segments).adjust_cell_length(width) for segments in lines]
+        starts = [Segment(prefix, self._style("rank")), *[Segment(indent, style)] * len(lines)]
+        return [
+            Strip([start, Segment(text, style)]).adjust_cell_length(width, self._style())
+            for start, text in zip(starts, lines, strict=False)
+        ]
+
+    def _shorten_row(self, text: str, width: int) -> str:
+        """Return the visible part of a row of a table, with marks at cut ends."""
+        text = replace_controls(text)
+        self._max_left = max(self._max_left, cell_width(text) - width)
+        left = min(self._left, max(0, cell_width(text) - width))
+        if left:
+            text = _LEFT_MARK + text[left + 1 :]
+        return text if cell_width(text) <= width else set_cell_size(text, width - 1) + _RIGHT_MARK
+
+    def action_sideways(self, steps: int) -> None:
+        """Scroll the rows of tables by half a page to the right, or to the left."""
+        step = max(1, self.size.width // 2)
+        self._left = max(0, min(self._left + steps * step, self._max_left))
+        if self._feed is not None:
+            self.show(self._feed, self.rank)
 
     def action_scroll_lines(self, up: int) -> None:
         """Show older lines, or newer ones if ``up`` is negative."""
