@@ -700,10 +700,13 @@ async def test_panes_keep_their_places_during_a_run(open_run, size):
         async def list_regions():
             await run.wait_until(lambda: run.page.presenter._settled)
             await run.pilot.pause()
-            return {pane.id: pane.region for pane in run.page.query(Pane) if pane.is_on_screen}
+            panes = [pane for pane in run.page.query(Pane) if pane.is_on_screen]
+            # The parts of a case take their lines from the histogram.
+            shared_ids = ("parts-pane", "left-histogram-pane")
+            return {pane.id: pane.region for pane in panes if pane.id not in shared_ids}
 
         regions = await list_regions()
-        assert {"timeline-pane", "parts-pane", "host-map-pane"} <= set(regions)
+        assert {"timeline-pane", "findings-pane", "host-map-pane"} <= set(regions)
         feed = run.page.presenter.selection.feed
         for events in steps:
             count = feed.event_count + len(events)
@@ -719,6 +722,21 @@ async def test_empty_parts_have_no_legend(open_run):
         pane = run.page.query_one("#parts-pane")
         await run.wait_until(lambda: pane.is_on_screen)
         assert not pane.query_one(StackedBars).display
+
+
+async def test_parts_are_on_the_screen_only_for_a_case_that_measures_them(open_run):
+    cases = [make.describe_case("a", 4), make.describe_case("b", 4, metrics=[make.TIME, PARTS])]
+    async with open_run((160, 48), make.make_started_run(*cases, hosts=HOSTS)) as run:
+        pane = run.page.query_one("#parts-pane")
+        histogram = run.page.query_one("#left-histogram-pane")
+        await run.wait_until(lambda: run.table("cases").row_count == 2 and histogram.is_on_screen)
+        await run.wait_until(lambda: run.page.presenter._settled)
+        assert not pane.is_on_screen
+        await run.focus("cases")
+        await run.press("down")
+        await run.wait_for_texts("no parts of an iteration are measured so far")
+        await run.press("up")
+        await run.wait_until(lambda: not pane.is_on_screen)
 
 
 @pytest.mark.parametrize("times", [[2.0, 2.0, 2.0], [2.0, 2.0, 90.0]])

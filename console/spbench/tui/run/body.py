@@ -284,11 +284,19 @@ class RunBody(Container):
         """Whether the screen is so large that it shows all panes at once."""
         return self.has_class("-full")
 
-    def show_parts(self, max_bars: int) -> None:
-        """Show the parts of an iteration on a full screen, if any case has bars."""
+    def set_part_bars(self, max_bars: int) -> bool:
+        """Plan for the parts of an iteration; return whether their lines changed.
+
+        Only a full screen has them; `fit_left` shows them if there are lines for them.
+
+        Args:
+            max_bars: The most bars of a case; 0 if the shown case has no parts.
+        """
+        lines_before = self._parts_lines
         self._parts_lines = max_bars + PARTS_LEGEND_LINES if max_bars and self.is_full else 0
-        if not self._parts_lines:  # `fit_left` shows it if there are lines for it
+        if not self.is_full:
             self.query_one("#parts-pane").display = False
+        return self._parts_lines != lines_before
 
     def show_previous(self, has_previous: bool) -> None:
         """Show the previous run next to the cases of a full screen, if there is one."""

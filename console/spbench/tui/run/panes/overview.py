@@ -33,7 +33,8 @@ HOST_MAP_TITLE = "Hosts by case: slowest rank / typical rank, whole case"
 PREVIOUS_TITLE = "Previous run"
 NO_PREVIOUS = "no earlier run of the suite shares a case"
 NO_HOST_COMPARED = "no hosts are compared"
-NO_PARTS = "no parts of an iteration are measured so far, or by this benchmark"
+NO_PARTS = "this benchmark measures no parts of an iteration"
+NO_PARTS_SO_FAR = "no parts of an iteration are measured so far"
 PREVIOUS_COLUMNS = (
     Column("case", "case", 14, flexible=True),
     Column("then", "then", 9, "right"),
@@ -227,9 +228,8 @@ class PartsPane(Pane):
             yield self._note
             yield self._chart
 
-    def show(self, group: BarGroup | None, case: str, *, is_pending: bool) -> None:
-        """Show the bars of a case; None: it has no parts, or they are still computed."""
-        note_text = READING if is_pending else NO_PARTS
+    def show(self, group: BarGroup | None, case: str, note_text: str) -> None:
+        """Show the bars of a case, or a note if it has no parts so far."""
         if note_text != self._note_text:
             self._note_text = note_text
             self._note.update(note_text)
