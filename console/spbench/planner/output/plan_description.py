@@ -330,6 +330,21 @@ def describe_step_parts(plan: Plan, verification: Verification) -> str:
     )
 
 
+def describe_step_rest(plan: Plan, verification: Verification) -> str:
+    """Return the rank of the parts, the content of its rest and of the prediction."""
+    min_part_ms = _MIN_PART_SHARE * verification.step.measured_ms
+    rest_texts = [
+        f"{name} {format_time(part_ms)}"
+        for name, part_ms in verification.rest_ms.items()
+        if part_ms >= min_part_ms
+    ]
+    rest_text = f" The measured rest: {', '.join(rest_texts)}." if rest_texts else ""
+    return (
+        f"The parts are those of rank {verification.rank}, which has the most work.{rest_text} "
+        f"{_describe_predicted_parts(plan)}"
+    )
+
+
 def _describe_predicted_parts(plan: Plan) -> str:
     """Return a message on the parts of a step that a plan predicts."""
     all_reduce_s = max(stage.all_reduce_s for stage in plan.stages)

@@ -16,6 +16,10 @@ from spbench_core.events.statuses import CaseStatus
 
 _WORK = ("forward_ms", "backward_ms", "join_ms")
 _OTHER_PARTS = ("allreduce_ms", "optimizer_ms", "bubble_ms")
+_PASSES = "passes and messages"
+_ALL_REDUCE = "allreduce"
+REST = "rest"
+"""The part of a step that is neither passes nor all-reduces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Verification:
         rank: The rank with the longest passes and messages.
         parts_ms: The parts of that rank's step in milliseconds; ``other`` is the remainder.
         noise: A clause on the worst disturbance of the run; None without any.
+        group: The group of devices of that rank, as an index of `stages`.
     """
 
     step: TimeComparison
@@ -49,6 +54,39 @@ class Verification:
     rank: int
     parts_ms: Mapping[str, float]
     noise: str | None = None
+    group: int = 0
+
+    @property
+    def rest_ms(self) -> Mapping[str, float]:
+        """The parts of the rank's step other than passes, messages and all-reduces."""
+        return {
+            name: part_ms
+            for name, part_ms in self.parts_ms.items()
+            if name not in (_PASSES, _ALL_REDUCE)
+        }
+
+
+def compare_step_parts(plan: Plan, verification: Verification) -> dict[str, TimeComparison]:
+    """Return the parts of the step of the rank with the most work, which add up to it.
+
+    The rest of the prediction is the time in which the rank waits for other stages. The
+    time of an all-reduce during the passes does not count.
+    """
+    step = verification.step
+    stages = [plan.stages[index] for index in plan.stage_groups[verification.group]]
+    exposed_s = sum(max(0.0, stage.all_reduce_s - stage.overlapped_s) for stage in stages)
+    passes_ms = min(verification.stages[verification.group].predicted_ms, step.predicted_ms)
+    all_reduce_ms = min(1000.0 * exposed_s, step.predicted_ms - passes_ms)
+    measured_passes_ms = verification.parts_ms.get(_PASSES, 0.0)
+    measured_all_reduce_ms = verification.parts_ms.get(_ALL_REDUCE, 0.0)
+    return {
+        _PASSES: TimeComparison(passes_ms, measured_passes_ms),
+        "all-reduce": TimeComparison(all_reduce_ms, measured_all_reduce_ms),
+        REST: TimeComparison(
+            step.predicted_ms - passes_ms - all_reduce_ms,
+            max(0.0, step.measured_ms - measured_passes_ms - measured_all_reduce_ms),
+        ),
+    }
 
 
 def compare_with_run(plan: Plan, case: CaseState) -> Verification:
@@ -88,13 +126,16 @@ def compare_with_run(plan: Plan, case: CaseState) -> Verification:
             )
         )
     busiest_rank = max(work_ms_by_rank, key=work_ms_by_rank.__getitem__)
+    busiest_stage = measured_by_rank[busiest_rank].coordinates.get("stage")
     parts_ms = _split_step(case, busiest_rank, step.p50)
+    groups = plan.stage_groups
     return Verification(
         TimeComparison(1000.0 * plan.step_s, step.p50),
         tuple(time_by_stage),
         busiest_rank,
         parts_ms,
         describe_case_noise(case),
+        next((index for index, group in enumerate(groups) if group[0] == busiest_stage), 0),
     )
 
 
@@ -103,9 +144,7 @@ def _split_step(case: CaseState, rank: int, step_ms: float) -> dict[str, float]:
     rank_shares = compute_shares(case, "time_ms", rank)
     share_by_part = rank_shares.parts if rank_shares is not None else {}
     share_by_name = {
-        "passes and messages": sum(
-            share_by_part.get(_format_part_name(name), 0.0) for name in _WORK
-        )
+        _PASSES: sum(share_by_part.get(_format_part_name(name), 0.0) for name in _WORK)
     }
     share_by_name |= {
         _format_part_name(name): share_by_part.get(_format_part_name(name), 0.0)

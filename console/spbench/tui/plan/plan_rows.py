@@ -18,9 +18,8 @@ from spbench.planner.output.plan_description import (
     format_baseline_cells,
     format_memory,
     format_stage_cells,
-    format_verification_cells,
 )
-from spbench.planner.output.verification import TimeComparison, Verification
+from spbench.planner.output.verification import TimeComparison, Verification, compare_step_parts
 from spbench.planner.plans import Plan, format_span
 from spbench.planner.profile.layers import Profile
 from spbench.planner.request import PlanDetails
@@ -70,8 +69,7 @@ LAYERS = (
     Column("bar", "forward + backward", _BAR_WIDTH, drop_priority=1),
 )
 MEASURED = (
-    Column("stage", "stage", 11, "right"),
-    Column("end", "up to", 12, flexible=True),
+    Column("part", "part of the step", 19, flexible=True),
     Column("predicted", "predicted", 9, "right"),
     Column("measured", "measured", 8, "right"),
     Column("error", "prediction", 16, "right"),
@@ -91,6 +89,8 @@ MEMORY_PARTS = ("parameters", "activations", "running pass")
 """The parts of a stage's memory."""
 _MAX_MEMORY_LINES = 8
 """The most stages that are listed with the parts of their memory."""
+_MIN_COMPARED_SHARE = 0.01
+"""The smallest share of a step of a part that is compared with its prediction."""
 _NOTABLE_ERROR = 0.2
 """Error of a prediction from which it is marked."""
 _LARGE_ERROR = 0.5
@@ -188,17 +188,22 @@ def list_alternative_notes(rows: Sequence[FixedRow]) -> list[str]:
 
 
 def build_verification_rows(plan: Plan, verification: Verification) -> list[FixedRow]:
-    """Return a row for each group of devices, and one for the step."""
+    """Return rows of the parts of the step, of the step, and of several stages."""
+    times_by_name = {**compare_step_parts(plan, verification), "step": verification.step}
+    if len(verification.stages) > 1:
+        for group, times in zip(plan.stage_groups, verification.stages, strict=True):
+            name = f"stage {', '.join(map(str, group))}, mean of ranks"
+            times_by_name[name] = times
+    min_part_ms = _MIN_COMPARED_SHARE * verification.step.measured_ms
     rows = []
-    cells_by_row = format_verification_cells(plan, verification)
-    times_by_row = (*verification.stages, verification.step)
-    for index, (texts, times) in enumerate(zip(cells_by_row, times_by_row, strict=True)):
-        *other_texts, _ = texts
-        _, end, *_ = texts
-        error_cell = _make_error_cell(times, bool(verification.noise))
-        cells: list[TableCell | str] = [*other_texts, error_cell]
-        sort_keys = (index, end or None, times.predicted_ms, times.measured_ms, times.error)
-        rows.append(FixedRow(cells, sort_keys))
+    for index, (name, times) in enumerate(times_by_name.items()):
+        is_compared = times.measured_ms >= min_part_ms
+        error_cell = TableCell("")
+        if is_compared:
+            error_cell = _make_error_cell(times, bool(verification.noise))
+        times_ms = (times.predicted_ms, times.measured_ms)
+        sort_keys = (index, *times_ms, times.error if is_compared else None)
+        rows.append(FixedRow((name, *map(format_time, times_ms), error_cell), sort_keys))
     return rows
 
 

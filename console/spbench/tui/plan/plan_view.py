@@ -15,7 +15,7 @@ from spbench.planner.output.plan_description import (
     STAGE_LEGEND,
     describe_plan,
     describe_run_noise,
-    describe_step_parts,
+    describe_step_rest,
     explain_plan,
     list_stage_notes,
 )
@@ -75,8 +75,6 @@ _MIN_FRAMED_WIDTH = 100
 """Columns from which panes have frames; a low screen would cut most of them."""
 _ALTERNATIVES_LEGEND = "DP: data parallelism, P3: sums during the next step"
 _MEASURED_LEGEND = "prediction: compared with the measured time"
-_STAGE_TIMES = "A stage in the table has the mean of its ranks, by their median steps."
-"""Why the time of a stage differs from that of the rank with the most work."""
 _DEVICES_LEGEND = "shares of a step; an all-reduce may overlap passes"
 _MODES = """\
 Mode best searches for the shortest step. Mode hpgo makes the plan of HPGO, the published planner of
@@ -291,9 +289,9 @@ step for passes and all-reduces. Layers: the profile."""
         noise = self.query_one("#run-noise", Static)
         noise.update(noise_line)
         noise.set_class(not noise_line, "hidden")
-        parts = describe_step_parts(plan, verification)
+        parts_note = describe_step_rest(plan, verification)
         run_line = f"Run {measured.run}, started {format_day_and_time(measured.started)}."
-        self.query_one("#step-parts", Static).update(f"{parts} {_STAGE_TIMES}\n{run_line}")
+        self.query_one("#step-parts", Static).update(f"{parts_note}\n{run_line}")
         self._show_measurement(f"{describe_measurement(measured)}. Its parts are below.")
         self._is_measured = True
         self._show_forecast()

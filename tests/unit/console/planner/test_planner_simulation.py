@@ -12,12 +12,18 @@ from hypothesis import strategies as st
 from spbench.planner.errors import PlannerError
 from spbench.planner.output.plan_description import (
     describe_run_noise,
+    describe_step_rest,
     format_verification_cells,
 )
 from spbench.planner.output.timeline_svg import render_timeline_svg
 from spbench.planner.output.timeline_text import render_timeline_text
 from spbench.planner.output.trace import build_trace
-from spbench.planner.output.verification import TimeComparison, Verification, compare_with_run
+from spbench.planner.output.verification import (
+    TimeComparison,
+    Verification,
+    compare_step_parts,
+    compare_with_run,
+)
 from spbench.planner.plans import Plan, PlanStage
 from spbench.planner.search.estimate import estimate_step
 from spbench.planner.simulation.step import simulate
@@ -491,4 +497,12 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
             "bubble": 2.0,
             "other": 1.0,
         }
+    )
+    parts = compare_step_parts(plan, figures)
+    assert figures.group == 1
+    assert sum(part.measured_ms for part in parts.values()) == pytest.approx(10.0)
+    assert sum(part.predicted_ms for part in parts.values()) == pytest.approx(1000 * plan.step_s)
+    assert [part.measured_ms for part in parts.values()] == pytest.approx([7.0, 0.0, 3.0])
+    assert "rank 1, which has the most work. The measured rest: bubble 2.00 ms, other 1.00 ms." in (
+        describe_step_rest(plan, figures)
     )
