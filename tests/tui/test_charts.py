@@ -550,6 +550,15 @@ async def test_keys_describe_links_with_value_and_ratio():
         assert read_caption(chart).startswith("3 x 3")
 
 
+async def test_map_counts_the_rows_in_view():
+    chart = HeatMap()
+    chart.update(LABELS, LINKS, "GB/s", "higher")
+    chart.styles.height = 4
+    async with ChartApp(chart).run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert read_caption(chart).startswith("2 of 3 rows, median 11.5 GB/s")
+
+
 async def test_legend_of_links_has_the_limits_of_the_shades():
     chart = HeatMap()
     chart.update(LABELS, LINKS, "GB/s", "higher")

@@ -16,12 +16,14 @@ from spbench.launch.finding import Finding
 from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.load import OwnRun
 from spbench.launch.survey.facts import HostFacts
+from spbench.record.machine.host_loads import HISTORY_LENGTH, LoadHistory
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.details_pane import break_paths, describe_interfaces, list_load_facts
 from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
+from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import (
     Interface,
     MachineLoad,
@@ -30,6 +32,7 @@ from spbench.tui.hosts.machine_monitor import (
 )
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
 from spbench.tui.widgets.heat_map import HeatMap
+from spbench.tui.widgets.timeline import TimelineChart
 from support.sample_events import make_links_run, record_run, run_end
 from support.tui.app_driver import SIZES, make_console, post_keys, read_screen, wait_until
 
@@ -250,7 +253,9 @@ async def test_load_is_one_reading_that_knows_own_runs_from_the_start(
         await wait_for_examination(pilot)
         await wait_until(pilot, lambda: "in part from your run" in read_findings(app))
         await wait_until(pilot, lambda: "5.05" in find_line(app, MACHINE))
-        assert "asked at" in str(app.screen.query_one(FindingsPane).border_subtitle)
+        subtitle = str(app.screen.query_one(FindingsPane).border_subtitle)
+        assert subtitle.startswith("asked at ")
+        assert subtitle.endswith(", load: now")
         await pilot.press("r")
         await wait_until(pilot, lambda: len(fake_survey.requests) == 2)
         await wait_until(pilot, lambda: not app.screen._survey.pending)
@@ -685,6 +690,22 @@ def test_sparkline_is_as_wide_as_its_readings():
         load.cpu.add(share)
     (fact,) = list_load_facts(load)
     assert len(fact.text) == len("123 100 % now")
+
+
+async def test_first_reading_of_the_load_is_at_the_right(folder, fake_survey):
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_examination(pilot)
+        pane = page.query_one("#load-chart", LoadChartPane)
+        history = LoadHistory()
+        history.add(0.5)
+        pane.show(history, 3.0)
+        chart = pane.query_one(TimelineChart)
+        assert chart.count_stops() == HISTORY_LENGTH
+        await pilot.pause()
+        chart.move_to(HISTORY_LENGTH - 1)
+        [summary] = chart.draw(chart.size.width, 1)
+        assert "50.0 %" in summary[0][0]
 
 
 async def test_charts_of_the_load_leave_lines_for_findings_and_details(folder, fake_survey):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from spbench.record.machine.host_loads import LoadHistory
+from spbench.record.machine.host_loads import HISTORY_LENGTH, LoadHistory
 from spbench.report.scale import Scale
 from spbench.tui.hosts.layout import NotedPane
 from spbench.tui.widgets.timeline import TimelineChart
@@ -35,5 +35,7 @@ each reading. A run that is measured while other work uses the cores takes longe
     def show(self, history: LoadHistory, seconds_per_reading: float) -> None:
         """Show the readings so far."""
         self.border_subtitle = f"every {seconds_per_reading:g} s, newest at the right"
-        values = [100 * share for share in history.last]
+        # The first readings are at the right too.
+        values: list[float | None] = [None] * (HISTORY_LENGTH - len(history.last))
+        values += [100 * share for share in history.last]
         self.query_one(TimelineChart).update(values, "%", "none", "", axis=_WHOLE_RANGE)

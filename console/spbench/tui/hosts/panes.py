@@ -131,7 +131,10 @@ measured times longer. The differences between the hosts of this source are belo
             answered_at: The time of the facts about the host; empty if it was not queried.
         """
         self.set_title(f"Findings of {host}" if host else "Findings")
-        self.border_subtitle = Content(f"asked at {answered_at}" if answered_at else "")
+        asked_text = f"asked at {answered_at}" if answered_at else ""
+        if asked_text and machine_findings:
+            asked_text += ", load: now"  # of this machine, read every few seconds
+        self.border_subtitle = Content(asked_text)
         lines = [*_render_findings(facts, machine_findings), *_render_differences(queried_facts)]
         if not lines:
             lines = [Content(_explain_empty(host, facts))]

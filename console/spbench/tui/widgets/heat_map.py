@@ -264,6 +264,10 @@ class HeatMap(Chart):
     def _summarize(self) -> list[str]:
         if self.cursor is None:
             shape = f"{len(self._rows)} x {len(self._columns)}"
+            hidden_count = self.count_hidden_rows()
+            if hidden_count:
+                row_count = len(self._rows)
+                shape = f"{row_count - hidden_count} of {row_count} rows"
             median = format_value(self._median or 0.0, self._unit)
             return [f"{shape}, median {median}", "arrow keys show a cell's value"]
         row, column = divmod(self.cursor, len(self._columns))
