@@ -69,7 +69,7 @@ async def test_help_has_no_entries_of_the_toolkit(suite):
         assert all(action.id for action in actions)
         keys = " ".join(key for action in actions for key in action.keys)
         assert "super" not in keys
-        assert "^z" in keys
+        assert "^Z" in keys
         scopes = {action.id: action.scope for action in actions}
         assert scopes["suites.undo"] is Scope.PAGE
         assert scopes["app.quit"] is Scope.EVERYWHERE

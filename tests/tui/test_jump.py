@@ -300,7 +300,7 @@ async def test_lists_the_first_of_many_matches(tmp_path):
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         app.push_screen(JumpDialog(cases, list))
-        await wait_until(pilot, lambda: "first 500 of 10,000  enter" in read_screen(app))
+        await wait_until(pilot, lambda: "first 500 of 10,000  Enter" in read_screen(app))
         assert app.screen.query_one(LineTable).row_count == MAX_ROWS
         await pilot.press(*"case-9999")
-        await wait_until(pilot, lambda: "1 of 10,000  enter" in read_screen(app))
+        await wait_until(pilot, lambda: "1 of 10,000  Enter" in read_screen(app))

@@ -116,7 +116,7 @@ async def test_keys_are_not_cut_at_the_edge(tmp_path, home, page, width):
         assert sum(key.width for key in keys) <= width
         assert all(f" {key.display} {key.title}" in read_key_bar(app) for key in keys)
         await pilot.resize_terminal(200, 24)
-        await wait_until(pilot, lambda: "q Quit" in read_key_bar(app))
+        await wait_until(pilot, lambda: "^Q Quit" in read_key_bar(app))
 
 
 async def test_run_page_shows_the_keys_of_its_status(tmp_path):
