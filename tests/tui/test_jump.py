@@ -22,7 +22,7 @@ from spbench.tui.results.runs_pane import RunsPane
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.text import shorten_path
 from support.tui.app_driver import DEADLINE, make_console, read_screen, wait_until
-from support.tui.suites_page import SECOND_CASE_LINE, get_editor, wait_for_cases
+from support.tui.suites_page import SECOND_CASE_LINE, get_editor, open_suite, wait_for_cases
 
 
 def make_destination(name, kind=DestinationKind.SUITE_CASE, location="halo.yaml"):
@@ -304,3 +304,18 @@ async def test_lists_the_first_of_many_matches(tmp_path):
         assert app.screen.query_one(LineTable).row_count == MAX_ROWS
         await pilot.press(*"case-9999")
         await wait_until(pilot, lambda: "1 of 10,000  Enter" in read_screen(app))
+
+
+async def test_slash_in_the_files_lists_suites_only(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("f2")
+        await wait_until(pilot, lambda: "/ Find" in read_screen(app))
+        await pilot.press("slash")
+        await wait_until(pilot, lambda: isinstance(app.screen, JumpDialog))
+        await wait_until(pilot, lambda: not app.screen._is_reading)
+        kinds = {destination.kind for destination in app.screen._matches}
+        assert kinds == {DestinationKind.SUITE}
+        await pilot.press(*"links", "enter")
+        await wait_until(pilot, lambda: "name: links" in get_editor(app).text)

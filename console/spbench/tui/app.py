@@ -241,19 +241,26 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
 
         self.push_screen(CheatSheet(list_sheet_groups(self.screen)))
 
-    def action_jump(self) -> None:
-        """Ask for a destination and go there."""
-        self.jump_to()
+    def action_jump(self, kind: str = "") -> None:
+        """Ask for a destination, of one kind if it is given, and go there."""
+        self.jump_to(kind=kind)
 
-    def jump_to(self, text: str = "") -> None:
+    def jump_to(self, text: str = "", kind: str = "") -> None:
         """Search for a suite, run, host or case, starting with these words, and go there."""
-        from spbench.tui.guide.destinations import DestinationReader
+        from spbench.tui.guide.destinations import DestinationKind, DestinationReader
         from spbench.tui.guide.jump import jump
 
         if self._destination_reader is None:
             self._destination_reader = DestinationReader(self.context.options)
         self.run_worker(
-            jump(self, self.context, self.pages, self._destination_reader, text),
+            jump(
+                self,
+                self.context,
+                self.pages,
+                self._destination_reader,
+                text,
+                DestinationKind(kind) if kind else None,
+            ),
             group="jump",
             exclusive=True,
         )

@@ -47,6 +47,7 @@ async def jump(
     pages: dict[str, Page],
     reader: DestinationReader,
     text: str = "",
+    kind: DestinationKind | None = None,
 ) -> None:
     """Ask for a destination and go there.
 
@@ -56,6 +57,7 @@ async def jump(
         pages: The pages that were shown so far, by name.
         reader: Reads the destinations on disk.
         text: The words that the dialog starts with.
+        kind: The kind of destination to list; None for all.
     """
     cases: list[Destination] = []
     owners: set[str] = set()
@@ -71,7 +73,7 @@ async def jump(
         # The cases of the open suite and of the watched run are listed as their pages show them.
         return [destination for destination in reader.read() if destination.owner not in owners]
 
-    destination = await app.push_screen_wait(JumpDialog(cases, read, text))
+    destination = await app.push_screen_wait(JumpDialog(cases, read, text, kind))
     if destination is not None and not await _go_to(app, destination):
         app.notify(f"{destination.name} is no longer there", severity="warning", markup=False)
 

@@ -32,6 +32,7 @@ class JumpDialog(Modal[Destination | None]):
         cases: The cases that the pages show.
         read: Reads the other destinations; called in a thread.
         text: The words to start with.
+        kind: The kind of destination to list; None for all.
     """
 
     HELP: ClassVar[str] = """\
@@ -58,18 +59,21 @@ the run."""
         cases: Sequence[Destination],
         read: Callable[[], Sequence[Destination]],
         text: str = "",
+        kind: DestinationKind | None = None,
     ) -> None:
         super().__init__()
         self._cases = cases
         self._read = read
         self._text = text
-        self._destinations: Sequence[Destination] = cases
+        self._kind = kind
+        self._destinations: Sequence[Destination] = self._select_kind(cases)
         self._matches: Sequence[Destination] = ()
         self._is_reading = True
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
-            frame.border_title = "Jump to a suite, run, host or case"
+            names = "suite, run, host or case" if self._kind is None else self._kind.value
+            frame.border_title = f"Jump to a {names}"
             yield Input(self._text, placeholder="type to find", id="destination", compact=True)
             columns = _make_columns(_MIN_LOCATION_WIDTH)
             table = LineTable(columns, FixedRows(columns), id="destinations", empty="no match")
@@ -89,10 +93,15 @@ the run."""
     async def _read_destinations(self) -> None:
         destinations = await asyncio.to_thread(self._read)
         self._is_reading = False
-        self._destinations = [*destinations, *self._cases]
+        self._destinations = self._select_kind([*destinations, *self._cases])
         # A cursor that was moved keeps its destination; otherwise the best match is under it.
         keep = self._get_choice() if self.query_one(LineTable).cursor_key != 0 else None
         self._find(self.query_one(Input).value, keep)
+
+    def _select_kind(self, destinations: Sequence[Destination]) -> Sequence[Destination]:
+        if self._kind is None:
+            return destinations
+        return [destination for destination in destinations if destination.kind is self._kind]
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the destinations that match."""

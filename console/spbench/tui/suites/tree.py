@@ -136,6 +136,9 @@ you save or run it. It leaves the list of shipped ones then. ✗ marks a suite w
 """
     BINDINGS: ClassVar[list[BindingType]] = [
         make_binding("files.open", "enter", "select_cursor", "Open", "Open the file", show=True),
+        make_binding(
+            "files.find", "slash", "app.jump('suite')", "Find", "Find a suite by name", show=True
+        ),
         make_binding("files.down", "j", "cursor_down", "Down", "The file below"),
         make_binding("files.up", "k", "cursor_up", "Up", "The file above"),
     ]
