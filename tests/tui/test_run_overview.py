@@ -124,7 +124,7 @@ def test_times_of_unfinished_and_disturbed_cases_are_marked():
     state = make.build_state([make.run_start(*cases)])
     times = list_previous_times(previous_run, [case.identity for case in state.cases.values()])
     current = {
-        name: CaseRow(CaseStatus.RUNNING, name, 2, 0.5, 2.0, True, None, (0, 0)) for name in "abc"
+        name: CaseRow(CaseStatus.RUNNING, name, 2, 2.0, True, None, (0, 0)) for name in "abc"
     }
     rows = PreviousRows(times, current)
     cells = {name: rows.cells(name) for name in "abc"}
@@ -138,7 +138,7 @@ def test_cancelled_case_is_not_compared_with_the_previous_run(status):
     work = {"benchmark": "made.up", "params": {"halo_len": 1}}
     state = make.build_state([make.run_start(make.describe_case("a", 2, **work))])
     times = list_previous_times(previous_run, [case.identity for case in state.cases.values()])
-    row = CaseRow(status, "a", 2, None, 2.0, True, None, (0, 0))
+    row = CaseRow(status, "a", 2, 2.0, True, None, (0, 0))
     cells = PreviousRows(times, {"a": row}).cells("a")
     assert cells[2:] == ["…2.00 ms", ""]
 

@@ -58,7 +58,7 @@ def assert_amounts(cells):
 
 @pytest.mark.parametrize("value", VALUES)
 def test_case_and_rank_cells_have_units(value):
-    row = CaseRow(CaseStatus.RUNNING, "a", 4, 0.5, value, True, 2 * value, (12, 12))
+    row = CaseRow(CaseStatus.RUNNING, "a", 4, value, True, 2 * value, (12, 12))
     columns = [column.key for column in COLUMNS]
     cells = dict(zip(columns, list_texts(row.cells()), strict=True))
     assert_amounts([cells["time"], cells["reference"], cells["efficiency"]])
@@ -181,10 +181,10 @@ def test_progress_of_a_case_is_that_of_its_phase_as_in_the_headline(tmp_path):
     for number, (phase, done) in enumerate(phases, 2):
         feed._apply(rank_event("progress", seq=number, phase=phase, done=done, total=4))
         rows.update()
-        shown.append(rows.get("a").done)
+        shown.append(rows.get("a").status_text)
         if done < 4:
-            assert describe_phase(feed.state, feed.now).startswith(f"{phase} {shown[-1]} %")
-    assert shown == [75, 25, 75, 25, None]
+            assert describe_phase(feed.state, feed.now).startswith(shown[-1])
+    assert shown == ["warmup 75 %", "timing 25 %", "timing 75 %", "check 25 %", ""]
 
 
 def make_rank_row():
@@ -211,10 +211,9 @@ def test_sorts_ranks_by_every_column():
 
 
 def test_sorts_cases_by_every_column():
-    row = CaseRow(CaseStatus.RUNNING, "a", 4, 0.5, 1.0, True, 2.0, (11, 12))
+    row = CaseRow(CaseStatus.RUNNING, "a", 4, 1.0, True, 2.0, (11, 12))
     values = {column.key: row.sort_value(column.key) for column in COLUMNS}
     assert values["efficiency"] == 2.0
-    assert values["progress"] == 0.5
     assert values["checks"] == -1
     rows = RecordedCaseRows(make_run(make_case("a", {"time_ms": make_metric(3.0)})))
     values = {column.key: rows.sort_value("a", column.key) for column in RECORDED_COLUMNS}
@@ -242,7 +241,7 @@ def test_active_times_have_a_column_if_waits_are_measured():
 
 
 def test_reference_that_is_far_too_slow_has_no_percentage():
-    row = CaseRow(CaseStatus.PASSED, "a", 4, None, 1.0, False, 5.8, (1, 1))
+    row = CaseRow(CaseStatus.PASSED, "a", 4, 1.0, False, 5.8, (1, 1))
     efficiency = row.cells()[[column.key for column in COLUMNS].index("efficiency")]
     assert (efficiency.text, efficiency.style) == ("> 200 %", "muted")
 
@@ -256,7 +255,7 @@ def test_passed_checks_of_a_lost_rank_are_not_green(phase):
     ]
     assert (lost.text, lost.style) == (done.text, "muted")
     assert done.style == "passed"
-    row = CaseRow(CaseStatus.ERROR, "a", 4, None, 1.0, False, 2.0, (4, 4))
+    row = CaseRow(CaseStatus.ERROR, "a", 4, 1.0, False, 2.0, (4, 4))
     assert row.cells()[-1].style == "muted"
 
 

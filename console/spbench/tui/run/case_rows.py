@@ -28,24 +28,18 @@ from spbench_core.events.statuses import CaseStatus
 MIN_ID_WIDTH = 14
 _STATUS = "status"
 _STATUS_WIDTH = 12
+_RUNNING_WIDTH = 14
+"""Columns of the status until the run has ended, with space for ``… warmup 50 %``."""
 _SIGN_WIDTH = 2
-_PROGRESS = "progress"
-_PROGRESS_WIDTH = 5
-_PHASE_WIDTH = 13
-"""Columns of the progress without and with the name of the phase, such as ``warmup 50 %``."""
-_TABLE_MARGIN = 5
-"""Columns of the table without its columns: mark of the cursor, and scroll bar."""
 COLUMNS = (
     Column(_STATUS, "status", _STATUS_WIDTH),
     Column("case", "case", MIN_ID_WIDTH, flexible=True),
     Column("ranks", "ranks", 5, "right", drop_priority=4),
-    Column(_PROGRESS, "phase", _PROGRESS_WIDTH, drop_priority=3),
     Column("time", "time", 8, "right"),
     Column("reference", "reference", 9, "right", drop_priority=2),
     Column("efficiency", "efficiency", 10, "right", drop_priority=1),
     Column("checks", "checks", 9, "right"),
 )
-_PROGRESS_INDEX = next(index for index, column in enumerate(COLUMNS) if column.key == _PROGRESS)
 _MIN_CHECKS_WIDTH = 6
 LEGEND = "time: median over iterations of the slowest rank in each iteration"
 """The meaning of the times, for the title of the table."""
@@ -67,8 +61,6 @@ class CaseRow:
     """The values of a case in its row.
 
     Attributes:
-        done: The completed share of the present phase in percent, the same as in the headline;
-            None unless the case is running.
         time: The time in ms: that of the slowest rank per iteration, then the median.
         is_preliminary: Whether the case is running or was cut short, so that iterations are
             missing.
@@ -76,20 +68,18 @@ class CaseRow:
         checks: Numbers of passed and of all checks, each counted once per rank.
         noisy: Whether other work used the cores of the ranks.
         disturbed: Whether the case is noisy, or had more ranks than cores.
-        phase: The name of the present phase, if the table is wide enough.
+        status_text: The text of the status, for a running case that of its phase in the headline.
         slow: Whether a rank is slow for which no fault was planted, or a link.
     """
 
     status: CaseStatus
     id: str
     ranks: int
-    done: int | None
     time: float | None
     is_preliminary: bool
     reference: float | None
     checks: tuple[int, int]
     status_text: str = ""
-    phase: str = ""
     noisy: bool = False
     disturbed: bool = False
     slow: bool = False
@@ -114,7 +104,6 @@ class CaseRow:
             make_status_cell(self.status, self.status_text, noisy=self.noisy, slow=self.slow),
             self.id,
             str(self.ranks),
-            "" if self.done is None else f"{self.phase} {self.done} %".lstrip(),
             preliminary + format_time_cell(self.time),
             TableCell(format_time_cell(self.reference), "muted"),
             TableCell(efficiency, "muted" if is_muted else ""),
@@ -138,8 +127,7 @@ class CaseRow:
         if column == "checks":
             passed, total = self.checks
             return passed - total if total else None
-        names = {"case": "id", _PROGRESS: "done"}
-        return getattr(self, names.get(column, column))
+        return getattr(self, "id" if column == "case" else column)
 
 
 class RunCaseRows:
@@ -157,12 +145,6 @@ class RunCaseRows:
         self._row_states: dict[str, CaseState] = {}
         self._times: dict[str, tuple[CaseState, float | None]] = {}
         self._slow_cases = SlowCases(feed.state)
-        self._names_phase = False
-
-    def fit(self, width: int) -> None:
-        """Name the phases if a table of this width shows all its columns with them."""
-        needed_width = self.measure_width() + _TABLE_MARGIN + _PHASE_WIDTH - _PROGRESS_WIDTH
-        self._names_phase = width >= needed_width
 
     def update(self) -> None:
         """Rebuild the rows of the cases that may have changed."""
@@ -180,9 +162,10 @@ class RunCaseRows:
         self.columns = tuple(self._fit_columns())
 
     def _fit_columns(self) -> Iterator[Column]:
-        """Yield the columns, without that of the progress once the run has ended."""
+        """Yield the columns, as wide as their texts need."""
         status_widths = (row.measure_status_width() for row in self._rows.values())
-        status_width = max([_STATUS_WIDTH, *status_widths])
+        min_status_width = _STATUS_WIDTH if self._feed.ended else _RUNNING_WIDTH
+        status_width = max([min_status_width, *status_widths])
         checks = ("/".join(map(str, row.checks)) for row in self._rows.values())
         checks_width = max([_MIN_CHECKS_WIDTH, *map(len, checks)])
         for column in COLUMNS:
@@ -190,21 +173,14 @@ class RunCaseRows:
                 yield replace(column, width=status_width)
             elif column.key == "checks":
                 yield replace(column, width=checks_width)
-            elif column.key != _PROGRESS:
+            else:
                 yield column
-            elif not self._feed.ended:
-                width = _PHASE_WIDTH if self._names_phase else _PROGRESS_WIDTH
-                yield replace(column, width=width)
 
     def measure_width(self) -> int:
-        """Return the width of a table with all columns and whole ids, without its margins.
-
-        It does not change at the end of the run, which hides the column of the progress.
-        """
+        """Return the width of a table with all columns and whole ids, without its margins."""
         ids = map(cell_width, self._rows)
         widths = {column.key: column.width for column in (*COLUMNS, *self.columns)}
         widths["case"] = max([MIN_ID_WIDTH, *ids]) - 1
-        widths[_PROGRESS] = _PROGRESS_WIDTH
         return sum(width + 1 for width in widths.values())
 
     async def compute_times(self) -> None:
@@ -244,8 +220,10 @@ class RunCaseRows:
         running = case.status == CaseStatus.RUNNING
         waits = case.waits_for_launch and not self._feed.ended
         status_text = _describe_waiting(case) if waits else ""
-        if not running:
-            status_text = case.execution.status_text if case.status.is_bad else ""
+        if running and not waits:
+            status_text = self._describe_phase(case)
+        elif case.status.is_bad:
+            status_text = case.execution.status_text
         is_live = running and case is self._feed.rows.case
         # Until the final time is computed, the last preliminary time is shown; they are equal.
         is_same_attempt = self._row_states.get(case.id) is case
@@ -257,22 +235,26 @@ class RunCaseRows:
             summary = case.summary("time_ms")
             time = summary.p50 if summary else None
         status = CaseStatus.WAITING if waits else self._feed.case_status(case)
-        phase = find_phase_name(self._feed.state, case.id) if self._names_phase else ""
         return CaseRow(
             status=status,
             id=case.id,
             ranks=case.identity.np,
-            done=compute_phase_percent(self._feed.state, case.id) if running else None,
             time=self._feed.rows.headline_time() if is_live else time,
             is_preliminary=status.is_cut_short or (running and not self._feed.ended),
             reference=case.measured.median_references.get("time_ms", {}).get("value"),
             checks=case.check_counts,
             status_text=status_text,
-            phase=phase if running else "",
             noisy=not running and describe_case_noise(case) is not None,
             disturbed=not running and is_disturbed(case, self._feed.state.jobs),
             slow=self._is_slow(case),
         )
+
+    def _describe_phase(self, case: CaseState) -> str:
+        """Return the phase in the headline: ``timing 50 %``; empty if it is unknown."""
+        percent = compute_phase_percent(self._feed.state, case.id)
+        if percent is None or self._feed.ended:
+            return ""
+        return f"{find_phase_name(self._feed.state, case.id)} {percent} %"
 
     def efficiency_note(self) -> str:
         """Return an explanation of unusual efficiencies and signs; empty without any."""
@@ -300,10 +282,7 @@ class RunCaseRows:
 
     def cells(self, key: Hashable) -> Sequence[TableCell | str]:
         """Return the cells of a case."""
-        cells = self._rows[str(key)].cells()
-        if len(self.columns) < len(COLUMNS):
-            del cells[_PROGRESS_INDEX]
-        return cells
+        return self._rows[str(key)].cells()
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return the sort key of a case."""

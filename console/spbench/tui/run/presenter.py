@@ -256,7 +256,6 @@ class RunPresenter:
 
     def _show_cases(self) -> None:
         selection = self.selection
-        selection.cases.fit(self.cases.size.width)
         selection.cases.update()
         self.cursors.show(self.cases, selection.cases, selection.cases.columns)
         self._body.share_width(selection.cases.measure_width())
