@@ -285,7 +285,7 @@ async def test_advises_a_second_mark_for_the_marked_run(tmp_path, home):
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         await wait_for_run(pilot)
         await pilot.press("end", "space", "c")
-        await wait_until(pilot, lambda: "mark another run with space" in read_screen(app))
+        await wait_until(pilot, lambda: "mark another run with Space" in read_screen(app))
 
 
 async def test_details_of_a_run_use_a_large_screen(tmp_path, home):
@@ -437,6 +437,20 @@ async def test_plot_has_the_marks_of_all_runs(tmp_path, home):
         assert "≠ other machine" in read_widget(app, "#plot-summary")
 
 
+async def test_single_run_of_a_case_names_the_key_that_adds_one(tmp_path):
+    home = tmp_path / "home"
+    record_synthetic_run(home, 4, 12.5, launches=1)
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_run(pilot)
+        plot = page._views.plot
+        page._show(View.RUNS)
+        await wait_until(
+            pilot, lambda: "R runs it again" in str(plot.query_one("#plot-summary").content)
+        )
+        assert not plot.chart.display
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_values_of_runs_are_a_table_without_broken_entries(tmp_path, home, size):
     for day in range(4, 16):
@@ -494,6 +508,8 @@ async def test_run_without_another_failure_has_found_its_fault(tmp_path, home):
         await pilot.press("down")
         await wait_for_run(pilot)
         await wait_until(pilot, lambda: "! fault found" in find_line(app, " day4 "))
+        await wait_until(pilot, lambda: find_line(app, " day4 ").count("! fault") == 1)
+        assert re.search("✗ failed +! ", find_line(app, " day5 "))
         await wait_until(pilot, lambda: "✗ failed" in find_line(app, " day5 "))
 
 

@@ -191,6 +191,7 @@ to the notes, which then have more lines; up and down scroll them."""
     CompareView LineTable { min-height: 4; }
     CompareView #notes { height: auto; max-height: 3; }
     CompareView.-few-rows #notes { max-height: 50%; }
+    CompareView.-with-chart #notes { max-height: 30%; }
     CompareView #notes:focus { max-height: 60%; }
     CompareView #remarks { height: auto; color: $text-muted; }
     """

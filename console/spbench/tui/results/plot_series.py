@@ -190,6 +190,14 @@ def describe_over_runs(series: Series, now: float, marks: RunMarks) -> str:
     return f"{run_count}{_format_better(series)}: {extremes}{note}"
 
 
+def describe_only_run(series: Series, now: float, marks: RunMarks) -> str:
+    """Return the value of the only run with a metric, and the key that adds one."""
+    [point] = series.points
+    [name] = name_runs(series, now)
+    value = _format_point(point, series, marks)
+    return f"1 run of this case: {value} ({name}). R runs it again, for a second point."
+
+
 def arrange_run_values(series: Series, now: float, marks: RunMarks, width: int) -> list[str]:
     """Return lines of the runs and their values, row by row from the newest on."""
     newest_first = list(zip(name_runs(series, now), series.points, strict=True))[::-1]

@@ -23,6 +23,7 @@ from spbench.tui.results.plot_series import (
     build_parameter_plot_series,
     build_run_plot_series,
     choose_plot_unit,
+    describe_only_run,
     describe_over_parameter,
     describe_over_runs,
     describe_runs_without,
@@ -153,6 +154,9 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         missing = describe_runs_without(self._runs, case.id, self._metric, now)
         title = f"{self._format_metric()} of {case.id}{self._position}"
         head = "\n".join(filter(None, (title, missing)))
+        if len(series.points) == 1:
+            self._show(head, [], "", "", [describe_only_run(series, now, self._marks)])
+            return
         values = partial(arrange_run_values, series, now, self._marks)
         summary = describe_over_runs(series, now, self._marks)
         unit = choose_plot_unit([series])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from spbench.record.number_formatting import format_duration
+from spbench.record.planted_faults import FaultOutcome
 from spbench.record.runs.history import RunSummary, format_passed
 from spbench.record.runs.marks import MarksFormat, RunMark, RunMarks, format_marks
 from spbench.report.text_tables import cut_middle
@@ -43,7 +44,6 @@ class RunRows:
         describe_status: Returns the status of a run as text.
 
     Attributes:
-        has_marks: Whether a run has a mark, so that there is a column for them.
         marked: The ids of the runs marked for a comparison, at most two.
         sides: The ids of runs a and b as they are shown.
         suite_width: The most cells of a suite, which is cut in the middle; None for all.
@@ -61,7 +61,6 @@ class RunRows:
         self._names: Mapping[str, str] = {}
         self._marks: RunMarks = {}
         self._baselines: Mapping[str, str] = {}
-        self.has_marks = False
         self.marks_format = MarksFormat.FULL
         self.marked: tuple[str, ...] = ()
         self.sides: tuple[str, ...] = ()
@@ -80,11 +79,21 @@ class RunRows:
         self._names = name_starts_today({run.id: run.started for run in runs}, now)
         self._marks = marks or {}
         self._baselines = baselines or {}
-        self.has_marks = any(run.id in self._marks or run.id in self._baselines for run in runs)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether a run has a mark, so that there is a column for them."""
+        runs = self._runs.values()
+        return any(self._list_shown_marks(run) or run.id in self._baselines for run in runs)
 
     def get_marks(self, run_id: str) -> Sequence[RunMark]:
         """Return the marks of a run."""
         return self._marks.get(run_id, ())
+
+    def _list_shown_marks(self, run: RunSummary) -> list[RunMark]:
+        """Return the marks of a run without that of a fault which its status names."""
+        is_named = self._describe_status(run) == FaultOutcome.FOUND
+        return [mark for mark in self.get_marks(run.id) if not (is_named and mark is RunMark.FAULT)]
 
     def _shorten_suite(self, suite: str) -> str:
         width = self.suite_width
@@ -93,7 +102,8 @@ class RunRows:
     def measure_signs(self) -> int:
         """Return the cells of the marks of a run as signs, at most."""
         widths = (
-            len(self.get_marks(run.id)) + (run.id in self._baselines) for run in self._runs.values()
+            len(self._list_shown_marks(run)) + (run.id in self._baselines)
+            for run in self._runs.values()
         )
         return max(widths, default=0)
 
@@ -101,7 +111,7 @@ class RunRows:
         """Return the meanings of the signs of marks; empty if the marks are words."""
         if self.marks_format is not MarksFormat.SIGNS:
             return ""
-        shown = {mark for run in self._runs.values() for mark in self.get_marks(run.id)}
+        shown = {mark for run in self._runs.values() for mark in self._list_shown_marks(run)}
         texts = {mark: mark.removeprefix(mark.sign).strip() for mark in RunMark if mark in shown}
         meanings = [f"{mark.sign} {text}" for mark, text in texts.items()]
         if any(run.id in self._baselines for run in self._runs.values()):
@@ -146,7 +156,7 @@ class RunRows:
         run = self._runs[key]
         value_by_column = {
             "mark": self._get_side(run) or None,
-            "marks": format_marks(self.get_marks(run.id)) or None,
+            "marks": format_marks(self._list_shown_marks(run)) or None,
             "started": run.started,
             "duration": run.duration_s,
             "cases": self._get_cases_sort_key(run),
@@ -161,7 +171,8 @@ class RunRows:
         """Return the cell of the marks; none if no run has any."""
         if not self.has_marks:
             return []
-        marks = format_marks(self.get_marks(run.id), self.marks_format)
+        shown_marks = self._list_shown_marks(run)
+        marks = format_marks(shown_marks, self.marks_format)
         names = self._baselines.get(run.id)
         if self.marks_format is MarksFormat.SIGNS:
             text = marks if names is None else marks + _BASELINE_SIGN
@@ -169,7 +180,7 @@ class RunRows:
             is_full = self.marks_format is MarksFormat.FULL
             baseline = "" if names is None else f"baseline {names if is_full else ''}".rstrip()
             text = ", ".join(filter(None, (marks, baseline)))
-        marks_differ = any(mark is not RunMark.BATCH for mark in self.get_marks(run.id))
+        marks_differ = any(mark is not RunMark.BATCH for mark in shown_marks)
         style = "slow" if marks_differ else "accent"
         return [TableCell(text, style if text else "")]  # an empty cell is not underlined
 
