@@ -12,13 +12,37 @@ from spbench.report.previous_times import list_previous_times
 from spbench.tui.run.case_rows import CaseRow
 from spbench.tui.run.panels import Panel, list_panels
 from spbench.tui.run.panes.overview import HostMap, PreviousRows
-from spbench.tui.run.wide_layout import MIN_FINDINGS_PANE_LINES, MIN_PARTS_LINES, share_left
+from spbench.tui.run.wide_layout import (
+    MIN_FINDINGS_PANE_LINES,
+    MIN_PARTS_LINES,
+    fit_strip,
+    share_left,
+)
+from spbench.tui.widgets.rank_strip import RankStrip
 from spbench_core.events.statuses import CaseStatus
 from support import sample_events as make
 from support.sample_runs import make_case, make_run
 from support.tui.app_driver import read_screen
 
 SIZES = ((200, 60), (120, 40), (80, 24))
+
+
+class StripApp(App):
+    """An application with a strip of ranks only."""
+
+    def compose(self):
+        yield RankStrip()
+
+
+@pytest.mark.parametrize(
+    ("free_rows", "is_full", "lines"), [(2, True, 3), (0, True, 2), (2, False, 2)]
+)
+async def test_long_text_on_ranks_takes_a_free_row_of_a_full_screen(free_rows, is_full, lines):
+    async with StripApp().run_test(size=(40, 10)) as pilot:
+        strip = pilot.app.query_one(RankStrip)
+        strip.update([1.0, 1.0], (), None, "the case is too short to tell " * 4)
+        assert fit_strip(strip, 4, free_rows, is_short=False, is_full=is_full) == 2
+        assert strip.styles.height.value == lines
 
 
 class MapApp(App):

@@ -322,11 +322,10 @@ class RunBody(Container):
         frame_lines = FRAME_LINES_SHORT if is_short else FRAME_LINES
         right = self.query_one("#right")
         cases_lines = max(1, cases) + frame_lines + self._count_note_lines()
-        ranks_lines = (
-            max(1, ranks)
-            + frame_lines
-            + fit_strip(self.query_one(RankStrip), ranks, is_short=is_short, is_full=self.is_full)
-        )
+        free_rows = ranks - self.query_one("#ranks", LineTable).row_count
+        strip = self.query_one(RankStrip)
+        strip_lines = fit_strip(strip, ranks, free_rows, is_short=is_short, is_full=self.is_full)
+        ranks_lines = max(1, ranks) + frame_lines + strip_lines
         min_case_lines = min(cases_lines, MIN_CASE_LINES_SHORT if is_short else MIN_CASE_LINES)
         height = right.size.height if is_wide else self.size.height
         if is_short and not self._user_chose_panel:

@@ -114,16 +114,29 @@ def share_right(free_lines: int, *, host_map: int, loads: int, has_charts: bool)
     return RightHeights(map_lines, loads_lines if loads_lines >= MIN_LOADS_LINES else 0)
 
 
-def fit_strip(strip: RankStrip, ranks: int, *, is_short: bool, is_full: bool) -> int:
-    """Set the height of the strip, on a full screen with all text lines; return it."""
+def fit_strip(
+    strip: RankStrip, ranks: int, free_rows: int, *, is_short: bool, is_full: bool
+) -> int:
+    """Set the height of the strip, and return its lines without those of free rows.
+
+    A full screen keeps all text lines; a longer text also takes a free row.
+
+    Args:
+        strip: The strip.
+        ranks: The number of ranks with space in the table.
+        free_rows: The number of them that the shown case does not have.
+        is_short: Whether the screen is short.
+        is_full: Whether the screen shows all panes at once.
+    """
     cell_lines = 0
     if ranks > FEW_RANKS:
         max_cell_lines = 1 if is_short else MAX_STRIP_LINES
         cell_lines = min(-(-ranks // max(1, strip.size.width)), max_cell_lines)
-    text_lines = MAX_TEXT_LINES if is_full else strip.measure_text_lines(strip.size.width)
-    height = cell_lines + text_lines
-    strip.styles.height = height
-    return height
+    strip.max_text_lines = MAX_TEXT_LINES + (1 if is_full and free_rows else 0)
+    needed_lines = strip.measure_text_lines(strip.size.width)
+    text_lines = max(MAX_TEXT_LINES, needed_lines) if is_full else needed_lines
+    strip.styles.height = cell_lines + text_lines
+    return cell_lines + min(text_lines, MAX_TEXT_LINES)
 
 
 def fit_left(body: Container, height: int, *, parts: int, is_short: bool, has_charts: bool) -> None:

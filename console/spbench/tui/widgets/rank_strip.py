@@ -26,7 +26,7 @@ from spbench.tui.widgets.text import cell_width, join_fitting, wrap_words
 from spbench_core.number_text import format_quantity
 
 MAX_TEXT_LINES = 2
-"""Most lines of the text below the cells."""
+"""Most lines of the text below the cells, unless there are free rows below the ranks."""
 FEW_RANKS = 8
 """Most ranks without cells: the table below the strip shows all of them at a glance."""
 _LEGEND_GAP = 3
@@ -70,6 +70,9 @@ class RankStrip(Chart):
     """The ranks in order, and a text on them; few ranks have only the text.
 
     A cell of several ranks shows the worst of them: a failed rank, or else the slowest.
+
+    Attributes:
+        max_text_lines: Most lines of the text.
     """
 
     HELP: ClassVar[str] = (
@@ -98,6 +101,7 @@ class RankStrip(Chart):
             """The strip."""
             return self.strip
 
+    max_text_lines = MAX_TEXT_LINES
     _ratios: Sequence[float | None] = ()
     _failed: Container[int] = ()
     _slow: Container[int] | None = None
@@ -206,7 +210,7 @@ class RankStrip(Chart):
 
     def measure_text_lines(self, width: int) -> int:
         """Return the number of lines that the message on all ranks needs."""
-        return len(wrap_words(self._summarize_all(), width, MAX_TEXT_LINES))
+        return len(wrap_words(self._summarize_all(), width, self.max_text_lines))
 
     def _count_text_lines(self) -> int:
         """Return the number of lines for text; at least one line is for the cells."""
