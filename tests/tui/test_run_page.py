@@ -1835,6 +1835,15 @@ async def test_details_of_two_ranks_name_the_other_one(open_run, rank, skew):
         await run.wait_for_texts(f"rank {rank} ", skew)
 
 
+async def test_details_of_a_case_explain_its_signs(open_run):
+    async with open_run((80, 24), [*make_running_events(), *make_noisy_end()]) as run:
+        await run.wait_for_texts("✓ passed ▲ ≈")
+        await run.focus("cases")
+        await run.press("enter")
+        await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+        assert "≈ other work used the cores" in dict(run.app.screen._lines)["signs"]
+
+
 async def test_details_of_a_rank_explain_their_values(open_run):
     async with open_run(NARROW, make_running_events()) as run:
         await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])

@@ -50,6 +50,14 @@ _NOISY_AND_DISTURBED = (
 )
 
 
+def explain_signs(case: CaseState, *, disturbed: bool) -> str:
+    """Return the meaning of the signs in the row of an ended case; empty without any."""
+    is_noisy = describe_case_noise(case) is not None
+    if disturbed:
+        return _NOISY_AND_DISTURBED if is_noisy else _DISTURBED
+    return _NOISY if is_noisy else ""
+
+
 def _describe_waiting(case: CaseState) -> str:
     """Return ``waiting 2/4`` for a case that has ended 2 of its 4 repeats."""
     num_repeats = case.repeats if case.identity.until is None else "?"

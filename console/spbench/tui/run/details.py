@@ -34,6 +34,7 @@ from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import compute_all_shares
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
+from spbench.tui.run.case_rows import explain_signs
 from spbench.tui.run.panes.charts import build_case_bars, describe_missing_bars
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
@@ -117,6 +118,8 @@ def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterat
     identity = case.identity
     reason = f": {case.execution.reason}" if case.execution.reason else ""
     yield "status", format_status(status, find_fault_outcome(case.execution.reason) or "") + reason
+    if signs := explain_signs(case, disturbed=disturbed):
+        yield "signs", signs
     yield (
         "benchmark",
         f"{identity.benchmark}, {format_quantity(identity.np, 'rank')}, "
