@@ -883,7 +883,7 @@ async def test_export_format_follows_the_suffix(tmp_path, home):
         await wait_until(pilot, page_file.exists)
         assert page_file.read_text().startswith("<!doctype html>")
         await open_export(pilot)
-        await pilot.press("shift+tab", "down", "enter", "tab", "enter")
+        await pilot.press("down", "enter")
         csv_file = tmp_path / "20010103-083000-made-up.csv"
         await wait_until(pilot, csv_file.exists)
         assert csv_file.read_text().startswith("run,suite,started")
@@ -925,7 +925,7 @@ async def test_replacing_an_existing_file_asks(tmp_path, home):
         for answer in "ny":
             assert path.read_text() == "mine"
             await open_export(pilot)
-            await pilot.press("shift+tab", "down", "down", "enter", "tab", "enter")
+            await pilot.press("down", "down", "enter")
             await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
             await pilot.press(answer)
             await wait_until(pilot, lambda: app.screen is page)

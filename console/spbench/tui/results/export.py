@@ -60,11 +60,14 @@ class ExportDialog(Modal[ExportChoice | None]):
     """
 
     HELP = """\
-A file and its format. The ending of the name chooses the format, and the format the ending; Enter
-writes the file, Escape leaves. A file that is there is replaced only after a question."""
+A file and its format. Up and Down choose the format and change the ending of the name; a typed
+ending chooses the format. Enter writes the file, Escape leaves. A file that is there is replaced
+only after a question."""
     AUTO_FOCUS = "#path"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel", id="dialog.leave", tooltip="Export nothing"),
+        Binding("up", "choose_format(-1)", "Format above", id="export.up"),
+        Binding("down", "choose_format(1)", "Format below", id="export.down"),
     ]
     DEFAULT_CSS = """
     ExportDialog RadioSet { width: 1fr; border: none; padding: 0; background: transparent; }
@@ -77,9 +80,11 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
         self._formats = formats
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        with Vertical() as frame:
+            frame.border_subtitle = "Up and Down choose the format"
             yield Static(f"Export {self._subject} as", markup=False)
-            with RadioSet(id="kind"):
+            with RadioSet(id="kind") as formats:
+                formats.can_focus = False  # the dialog has its keys
                 for name in self._formats:
                     yield _FormatButton(
                         _TITLES.get(name, name), value=name == self._formats[0], id=name
@@ -87,7 +92,7 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
             yield Input(f"{self._stem}.{self._formats[0]}", id="path", compact=True)
             with Horizontal():
                 yield Button("Cancel (Esc)", id="leave", compact=True)
-                yield Button("Export (enter)", id="export", variant="primary", compact=True)
+                yield Button("Export (Enter)", id="export", variant="primary", compact=True)
 
     @property
     def _format(self) -> str:
@@ -116,6 +121,11 @@ writes the file, Escape leaves. A file that is there is replaced only after a qu
             self._submit()
         else:
             self.dismiss(None)
+
+    def action_choose_format(self, step: int) -> None:
+        """Choose the format above or below."""
+        index = self._formats.index(self._format) + step
+        self.query_one(f"#{self._formats[index % len(self._formats)]}", RadioButton).value = True
 
     def action_leave(self) -> None:
         """Export nothing."""
