@@ -17,12 +17,14 @@ from spbench.launch.gpus.facts import Card, HostGpus
 from spbench.launch.load import OwnRun
 from spbench.launch.survey.facts import HostFacts
 from spbench.record.machine.host_loads import HISTORY_LENGTH, LoadHistory
+from spbench.record.runs.playback import find_demo_run
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.details_pane import break_paths, describe_interfaces, list_load_facts
-from spbench.tui.hosts.links_pane import LinksPane, describe_worst_link
+from spbench.tui.hosts.link_texts import describe_worst_link
+from spbench.tui.hosts.links_pane import LinksPane
 from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import (
     Interface,
@@ -181,10 +183,10 @@ async def test_slow_read_of_links_is_not_started_twice(folder, fake_survey, monk
     reads = []
     go_on = threading.Event()
 
-    def read_slowly(home, before):
+    def read_slowly(home, before, played):
         reads.append(home)
         go_on.wait(10)
-        return (), None
+        return (), []
 
     monkeypatch.setattr(page_module, "read_last_links", read_slowly)
     app = make_console(folder, page="hosts")
@@ -581,6 +583,26 @@ async def test_newly_measured_links_appear(folder, fake_survey):
         await wait_until(
             pilot, lambda: page.query_one(LinksPane).query_one(HeatMap).count_stops() == 16
         )
+
+
+@pytest.mark.parametrize("has_own_links", [False, True])
+async def test_links_of_a_replayed_run_are_shown(folder, fake_survey, has_own_links):
+    if has_own_links:
+        record_links(folder / "home")
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        page = await wait_for_examination(pilot)
+        links = page.query_one(LinksPane)
+        await wait_until(pilot, lambda: links.has_links is has_own_links)
+        app.context.replay_run(find_demo_run(), None)
+        await wait_until(pilot, lambda: app.context.feed.ended)
+        await pilot.press("4")
+        await wait_until(pilot, lambda: "demo links" in str(links.border_subtitle))
+        await wait_until(
+            pilot,
+            lambda: "Slowest: rank 0 on sim01 to rank 2 on sim03" in read_screen(app),
+        )
+        assert links.has_earlier
 
 
 async def test_load_of_this_machine_is_read_again_while_the_page_is_shown(

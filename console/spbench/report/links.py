@@ -180,15 +180,26 @@ def find_last_link_matrix(
         before: The id of a run; only earlier ones are considered.
     """
     for folder in reversed(list_runs(home)):
-        if (before is None or folder.id < before) and _may_have_links(folder):
-            try:
-                run = load_run(folder)
-            except UsageError:
-                continue
-            matrices = build_link_matrices(run)
-            if matrices:
-                return run.summary, max(matrices, key=lambda matrix: matrix.ranks)
+        if before is None or folder.id < before:
+            measured = read_widest_links(folder)
+            if measured is not None:
+                return measured
     return None
+
+
+def read_widest_links(folder: RunFolder) -> tuple[RunSummary, LinkMatrix] | None:
+    """Return a run and its matrix with the most ranks, or None without links.
+
+    A run that cannot be read has none.
+    """
+    if not _may_have_links(folder):
+        return None
+    try:
+        run = load_run(folder)
+    except UsageError:
+        return None
+    matrices = build_link_matrices(run)
+    return (run.summary, max(matrices, key=lambda matrix: matrix.ranks)) if matrices else None
 
 
 def _may_have_links(folder: RunFolder) -> bool:

@@ -15,15 +15,24 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from spbench.record.number_formatting import format_factor, format_value
 from spbench.record.outliers.links import HostPair, RankPair
-from spbench.record.runs.folder import list_runs
+from spbench.record.runs.folder import RunFolder, list_runs
 from spbench.record.runs.history import RunSummary
-from spbench.report.comparison.compare import SIMILAR
-from spbench.report.links import LinkMatrix, LinkTable, find_last_link_matrix
+from spbench.report.links import (
+    LinkMatrix,
+    LinkTable,
+    find_last_link_matrix,
+    read_widest_links,
+)
 from spbench.report.times import format_day_and_time
+from spbench.tui.hosts.link_texts import (
+    ALL_SIMILAR,
+    describe_worst_link,
+    find_worst_table,
+    list_measurements,
+)
 from spbench.tui.widgets.heat_map import HeatMap, Matrix
-from spbench.tui.widgets.text import cell_width, fit
+from spbench.tui.widgets.text import cell_width
 
 MAX_RANKS_DRAWN = 256
 """Largest number of ranks of a matrix of ranks; with more, hosts are drawn."""
@@ -33,16 +42,15 @@ _MARGIN_LINES = 4
 """Lines of the pane without the map and the list of measurements."""
 _MAX_SHARE = 0.6
 """Largest share of the column's height if the details of the host are above the links."""
-_NO_OUTLIER = f"no link is more than {100 * SIMILAR:.0f} % worse than the median."
-_ALL_SIMILAR = f"N{_NO_OUTLIER[1:]}"
-_OTHERS_SIMILAR = f"Elsewhere, {_NO_OUTLIER}"
 NO_LINKS = (
     "No run here has measured links between ranks. On page 1, F5 on links.yaml measures them."
 )
 
 
 NewestRun = tuple[tuple[str, bool], ...]
-"""The newest run, and whether it has ended; empty without runs."""
+"""The newest run and the played one, and whether each has ended; empty without runs."""
+MeasuredLinks = tuple[RunSummary, LinkMatrix]
+"""A run and the links that it measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +66,11 @@ class LinksPane(Vertical):
     """One measurement at one message size, between ranks or between hosts."""
 
     HELP: ClassVar[str] = """\
-The links of the newest run that measured any; [ shows those of earlier runs, and ] of later ones.
-The darker a cell, the slower its link, compared with the median of links within a host or between
-hosts. m shows the next measurement or message size. h switches between all ranks and pairs of
-hosts, which have the value of their worst pair of ranks."""
+The links of the run that you watched or replayed, or else of the newest run that measured any; [
+shows those of earlier runs, and ] of later ones. The darker a cell, the slower its link, compared
+with the median of links within a host or between hosts. m shows the next measurement or message
+size. h switches between all ranks and pairs of hosts, which have the value of their worst pair of
+ranks."""
     DEFAULT_CSS = """
     LinksPane #measured, LinksPane #worst { height: auto; max-height: 2; color: $text-muted; }
     LinksPane HeatMap { height: 1fr; }
@@ -73,7 +82,8 @@ hosts, which have the value of their worst pair of ranks."""
     def __init__(self) -> None:
         super().__init__(classes="pane", id="links")
         self.border_title = "Links"
-        self._runs: list[tuple[RunSummary, LinkMatrix]] = []
+        self._runs: list[MeasuredLinks] = []
+        self._offered_ids: list[str] = []
         self._run_index = 0
         self._may_have_earlier = True
         self._table_index = 0
@@ -111,13 +121,19 @@ hosts, which have the value of their worst pair of ranks."""
     def _matrix(self) -> LinkMatrix | None:
         return self._runs[self._run_index][1] if self._runs else None
 
-    def show_matrix(self, measured: tuple[RunSummary, LinkMatrix] | None) -> None:
-        """Show the links that the newest run with links measured; None changes nothing."""
-        if measured is None or (self._runs and self._runs[0][0].id == measured[0].id):
+    def show_runs(self, measured: list[MeasuredLinks]) -> None:
+        """Show the links of the last of these runs.
+
+        No runs, or the same ones as before, change nothing.
+        """
+        ids = [run.id for run, _ in measured]
+        if not ids or ids == self._offered_ids:
             return
-        self._runs = [measured]
+        self._offered_ids = ids
+        self._runs = sorted(measured, key=lambda links: links[0].id, reverse=True)
         self._may_have_earlier = True
-        self._show_run(0)
+        self._table_index = find_worst_table(measured[-1][1])
+        self._show_run(self._runs.index(measured[-1]))
 
     async def show_earlier(self, home: Path) -> bool:
         """Show the run with links before the shown one; return False without any."""
@@ -179,7 +195,7 @@ hosts, which have the value of their worst pair of ranks."""
             labelled.labels, labelled.values, table.unit, table.better, slowness=labelled.slowness
         )
         self.query_one("#measured", Static).update(self._describe(matrix, table, by_host))
-        self.query_one("#worst", Static).update(describe_worst_link(table) or _ALL_SIMILAR)
+        self.query_one("#worst", Static).update(describe_worst_link(table) or ALL_SIMILAR)
         await self._show_measurements(matrix, table, len(labelled.labels))
 
     async def _show_measurements(
@@ -194,7 +210,7 @@ hosts, which have the value of their worst pair of ranks."""
         fits = map_lines + len(matrix.tables) + _MARGIN_LINES <= self._fitted_lines
         lines: list[str] = []
         if fits and len(shown.ranks) <= MAX_RANKS_DRAWN:
-            lines = await asyncio.to_thread(_list_measurements, matrix, shown)
+            lines = await asyncio.to_thread(list_measurements, matrix, shown)
             fits = max(map(cell_width, lines)) <= self.size.width
         self.set_class(fits and bool(lines), "-with-measurements")
         is_whole = self._shares_column and map_lines + _MARGIN_LINES <= self._fitted_lines
@@ -230,65 +246,6 @@ hosts, which have the value of their worst pair of ranks."""
         ends = "hosts, worst pair of ranks of each two" if by_host else "ranks"
         title = table.title[:1].upper() + table.title[1:]
         return f"{title}, between {ends}{position}"
-
-
-def _list_measurements(matrix: LinkMatrix, shown: LinkTable) -> list[str]:
-    """Return a line for each measurement, with an outlier or the medians.
-
-    ▸ marks the shown one. A last line is about the measurements without an outlier.
-    """
-    titles = [_name_measurement(table) for table in matrix.tables]
-    width = max(map(cell_width, titles))
-    worst_links = list(map(describe_worst_link, matrix.tables))
-    lines = [
-        f"{'▸' if table is shown else ' '} {fit(title, width)}  "
-        f"{worst_link or _describe_medians(table)}"
-        for table, title, worst_link in zip(matrix.tables, titles, worst_links, strict=True)
-    ]
-    if not any(worst_links):
-        return [*lines, f"  {_ALL_SIMILAR}"]
-    return lines if all(worst_links) else [*lines, f"  {_OTHERS_SIMILAR}"]
-
-
-def _name_measurement(table: LinkTable) -> str:
-    """Return the title without its unit, since each value has its own."""
-    return table.title.replace(f" in {table.unit}", "", 1)
-
-
-def _describe_medians(table: LinkTable) -> str:
-    """Return ``median 1.20 us within a host, 2.40 us between hosts``."""
-    medians = (
-        f"{format_value(value, table.unit)} {_describe_location(within_host)}"
-        for within_host, value in sorted(table.typical_values().items(), reverse=True)
-    )
-    return f"median {', '.join(medians)}"
-
-
-def describe_worst_link(table: LinkTable) -> str:
-    """Describe the slowest link compared with the median of its kind.
-
-    The text is empty if all links are near the median.
-    """
-    slowness_by_pair = table.compute_slowness()
-    if not slowness_by_pair:
-        return ""
-    source, target = pair = max(slowness_by_pair, key=lambda link: slowness_by_pair[link])
-    worst_slowness = slowness_by_pair[pair]
-    if worst_slowness <= 1 + SIMILAR:
-        return ""
-    ends = " to ".join(f"rank {rank}{_format_host(table, rank)}" for rank in (source, target))
-    value = format_value(table.values[pair], table.unit)
-    comparison = f"{format_factor(worst_slowness)} worse than the median"
-    location = _describe_location(table.within_host(pair))
-    return f"Slowest: {ends}, {value}, {comparison} {location}."
-
-
-def _describe_location(within_host: bool) -> str:
-    return "within a host" if within_host else "between hosts"
-
-
-def _format_host(table: LinkTable, rank: int) -> str:
-    return f" on {table.hosts[rank]}" if rank in table.hosts else ""
 
 
 def _build_rank_matrix(table: LinkTable) -> LabelledMatrix:
@@ -331,9 +288,22 @@ def _build_host_matrix(table: LinkTable) -> LabelledMatrix:
 
 
 def read_last_links(
-    home: Path, before: NewestRun | None
-) -> tuple[NewestRun, tuple[RunSummary, LinkMatrix] | None]:
-    """Return the newest run, and the last measured links if the run is a new one."""
-    runs = list_runs(home)[-1:]
+    home: Path, before: NewestRun | None, played: RunFolder | None
+) -> tuple[NewestRun, list[MeasuredLinks]]:
+    """Return the newest run and the played one, and the links if one is new.
+
+    The links are those of the newest run that measured any, and those of the played run if it
+    measured any, which are the last ones.
+
+    Args:
+        home: The folder of the runs.
+        before: The value that was returned before.
+        played: A run that was watched or replayed to its end, which may be outside the home.
+    """
+    runs = [*list_runs(home)[-1:], *([played] if played is not None else [])]
     newest_run = tuple((run.id, run.report.exists()) for run in runs)
-    return newest_run, None if newest_run == before else find_last_link_matrix(home)
+    if newest_run == before:
+        return newest_run, []
+    measured = [find_last_link_matrix(home), read_widest_links(played) if played else None]
+    links_by_run = {links[0].id: links for links in measured if links is not None}
+    return newest_run, list(links_by_run.values())

@@ -16,6 +16,7 @@ from textual.worker import Worker
 
 from spbench.launch.choice import LaunchChoice
 from spbench.launch.hosts.names import is_local
+from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import RunSummary
 from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.bindings import FOOTER, HOSTS_BINDINGS
@@ -89,7 +90,7 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
         self._panel = HostsPanel.FINDINGS
         self._grid_rows = ""
         self._typed_choice: LaunchChoice | None = None
-        self._polled_choice: LaunchChoice | None = None
+        self._polled: object = None
 
     def compose_body(self) -> ComposeResult:
         """Yield sources and hosts, and below them findings and links."""
@@ -121,7 +122,8 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
         """Show new answers; read hostfiles and measured links periodically."""
         is_polling = self._poll_worker is not None and not self._poll_worker.is_finished
         is_due = time.monotonic() - self._polled_at >= self.poll_seconds
-        if not is_polling and (is_due or self.context.launch_choice != self._polled_choice):
+        polled = (self.context.launch_choice, self._find_played_run())
+        if not is_polling and (is_due or polled != self._polled):
             self._poll_worker = self.run_worker(self._poll, group="look")
         is_reading = self._load_worker is not None and not self._load_worker.is_finished
         if not is_reading and time.monotonic() - self._load_read_at >= self.load_seconds:
@@ -170,23 +172,30 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
         self.query_one("#load-chart", LoadChartPane).set_note(note)
         self._fit_rows()
 
+    def _find_played_run(self) -> RunFolder | None:
+        """Return the run that was watched or replayed to its end."""
+        feed = self.context.feed
+        return feed.folder if feed is not None and feed.ended else None
+
     async def _poll(self) -> None:
         options = self.context.options
-        choice = self._polled_choice = self.context.launch_choice
+        choice = self.context.launch_choice
+        played = self._find_played_run()
+        self._polled = (choice, played)
         if choice.hosts is not None or choice.hostfile is not None:
             self._typed_choice = choice
         sources = await asyncio.to_thread(read_sources, options, self._typed_choice)
         sources_by_name: dict[Hashable, HostSource] = {source.name: source for source in sources}
         if sources_by_name != self._sources.sources:
             self._show_sources(sources_by_name)
-        newest_run, matrix = await asyncio.to_thread(
-            read_last_links, options.home, self._newest_run
+        newest_run, measured = await asyncio.to_thread(
+            read_last_links, options.home, self._newest_run, played
         )
         if newest_run != self._newest_run:
             self._newest_run = newest_run
             self._last_runs = await asyncio.to_thread(read_last_runs, options.home)
             links = self.query_one(LinksPane)
-            links.show_matrix(matrix)
+            links.show_runs(measured)
             self.set_class(links.has_links, "-links")
             self._fit_rows()
             self._show_details()
