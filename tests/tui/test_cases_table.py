@@ -56,6 +56,22 @@ async def test_runs_marked_cases_or_all(suite):
         assert app.started[1] == (str(suite),)
 
 
+async def test_title_says_that_a_run_takes_the_marked_cases_until_escape(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("space")
+        title = "Cases: 1 of 3 marked, F5 runs these, Escape unmarks"
+        await wait_until(pilot, lambda: title in read_screen(app))
+        await pilot.press("slash", *"pingpong", "enter", "escape")
+        assert title in read_screen(app)
+        await pilot.press("escape")
+        await wait_until(pilot, lambda: "marked" not in read_screen(app))
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: len(app.started) == 1)
+        assert app.started[0] == (str(suite),)
+
+
 async def test_marks_all_shown_cases(suite):
     app = open_suite(suite)
     async with app.run_test(size=(120, 36)) as pilot:

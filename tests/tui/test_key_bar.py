@@ -156,6 +156,16 @@ async def test_suites_page_shows_the_keys_of_the_chosen_case(suite):
         assert "Edit case" not in read_key_bar(app)
 
 
+async def test_planting_a_fault_is_in_the_key_bar_of_cases_and_text(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_cases(pilot)
+        await wait_until(pilot, lambda: "F7 Plant a fault" in read_key_bar(app))
+        await pilot.press("e")
+        await wait_until(pilot, lambda: "Esc" in read_key_bar(app))
+        assert "F7 Plant a fault" in read_key_bar(app)
+
+
 async def test_results_page_compares_if_there_are_two_runs(tmp_path, home):
     app = make_console(tmp_path, page="results", home=home)
     async with app.run_test(size=(200, 60)) as pilot:

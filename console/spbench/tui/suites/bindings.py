@@ -28,8 +28,10 @@ FOOTER = (
     *(
         "suites.next-error",
         "suites.run-all",
+        "cases.unmark",
         "suites.compose",
         "suites.files",
+        "suites.inject",
         "suites.edit-text",
         "suites.run-case",
         "cases.mark",
@@ -37,7 +39,6 @@ FOOTER = (
     ),
     *(
         "suites.edit-suite",
-        "suites.inject",
         "suites.remove",
         "suites.save",
         "suites.new",

@@ -28,14 +28,14 @@ class CasesTable(FilterPane):
     """The cases that match the filter, and the marks."""
 
     HELP = """\
-The cases that the suite expands to. Enter edits a case in a form, and e goes to it in the text.
-✗ marks a case with errors, which the list shows instead of estimates. Enter edits it, too.
-/ filters them by words of their id, benchmark and parameters. Space marks a case (●), a marks all
-that are shown or removes their marks. F5 and F6 run the marked cases. If none is marked, F5 runs
-all and F6 runs the selected one. The estimate is the duration in earlier runs, or with ~ one
-computed from the work for an idle machine, within a factor of 5. It leaves out the start of the
-launch, which cases share: the total below the table includes it, with its length in brackets.
-Unknown: the work depends on your code or on a GPU."""
+The cases that the suite expands to. Enter edits a case in a form, and e goes to it in the text. ✗
+marks a case with errors, which the list shows instead of estimates. Enter edits it, too. / filters
+them by words of their id, benchmark and parameters. Space marks a case (●), a marks all that are
+shown or removes their marks. F5 and F6 run the marked cases, which keep their marks until Escape
+removes them. If none is marked, F5 runs all and F6 runs the selected one. The estimate is the
+duration in earlier runs, or with ~ one computed from the work for an idle machine, within a factor
+of 5. It leaves out the start of the launch, which cases share: the total below the table includes
+it, with its length in brackets. Unknown: the work depends on your code or on a GPU."""
     DEFAULT_CSS = """
     CasesTable > #launches { height: auto; display: none; color: $text-muted; }
     CasesTable > #launches.shown { display: block; }
@@ -45,6 +45,9 @@ Unknown: the work depends on your code or on a GPU."""
         make_binding("cases.mark", "space", "mark", "Mark", "Mark the case to be run", show=True),
         make_binding(
             "cases.mark-all", "a", "mark_all", "Mark all", "Mark all cases shown, or none"
+        ),
+        make_binding(
+            "cases.unmark", "escape", "unmark", "Unmark", "Remove the marks of all cases", show=True
         ),
         make_leave_filter_binding("cases", "cases"),
     ]
@@ -142,6 +145,17 @@ Unknown: the work depends on your code or on a GPU."""
             self._show_marks()
             self.table.action_move(1)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to remove marks if there are any and Escape leaves no filter."""
+        if action == "unmark":
+            return bool(self.marked) and not super().check_action("leave_filter", ())
+        return super().check_action(action, parameters)
+
+    def action_unmark(self) -> None:
+        """Remove all marks, also of cases that the filter hides."""
+        self._marked.clear()
+        self._show_marks()
+
     def action_mark_all(self) -> None:
         """Mark all shown cases, or remove their marks if all are marked."""
         shown = {str(key) for key in self.table.matching_keys if self.rows.case(key) is not None}
@@ -179,3 +193,5 @@ Unknown: the work depends on your code or on a GPU."""
         if not self.rows.current:
             title = f"{title}, as they were before the errors" if count else _WITH_ERRORS
         self.border_subtitle = Content(title)
+        marks = f": {marked:,} of {count:,} marked, F5 runs these, Escape unmarks" if marked else ""
+        self.border_title = Content(f"Cases{marks}")
