@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,8 @@ from spbench.record.machine.host_loads import HISTORY_LENGTH, LoadHistory
 from spbench.record.runs.playback import find_demo_run
 from spbench.report.links import build_link_matrices
 from spbench.report.recorded import load_run
+from spbench.suites.shipped import require_suite_file
+from spbench.tui.dialogs import Confirm
 from spbench.tui.hosts import host_survey as asking_module
 from spbench.tui.hosts import page as page_module
 from spbench.tui.hosts.details_pane import break_paths, describe_interfaces, list_load_facts
@@ -411,7 +414,7 @@ async def test_hosts_typed_in_the_console_are_listed_first_and_stay(folder, fake
         await pilot.press("home")
         await wait_until(pilot, lambda: "node02" in read_screen(app))
         app.context.launch_choice = LaunchChoice()
-        await wait_until(pilot, lambda: page._polled_choice == LaunchChoice())
+        await wait_until(pilot, lambda: page._polled[0] == LaunchChoice())
         await wait_until(pilot, lambda: "node[01-02]:2" in read_screen(app))
 
 
@@ -489,8 +492,47 @@ async def test_page_without_links_explains_how_to_measure_them(folder, fake_surv
     async with app.run_test(size=(80, 24)) as pilot:
         page = await wait_for_examination(pilot)
         await pilot.press("m", "h")
-        assert "No run here has measured links" in str(page.query_one("#measured").render())
+        text = str(page.query_one("#measured").render())
+        assert "No run here has measured links" in text
+        assert "F5 measures them" in text
         assert not page.query_one(HeatMap).display
+
+
+@pytest.mark.parametrize("has_own_suite", [False, True])
+async def test_f5_measures_links_on_the_chosen_hosts(
+    folder, fake_survey, monkeypatch, has_own_suite
+):
+    if has_own_suite:
+        (folder / "suites").mkdir()
+        shipped_suite = require_suite_file(Path("shipped:links"))
+        (folder / "suites/links.yaml").write_text(shipped_suite.read_text())
+    starts = []
+    app = make_console(folder, page="hosts", launch_choice=LaunchChoice(hosts="node[01-02]"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_examination(pilot)
+        monkeypatch.setattr(
+            app.context, "start_suite", lambda *args, **options: starts.append((args, options))
+        )
+        assert "F5 Links" in read_screen(app)
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
+        question = " ".join(str(app.screen.query_one("#question").render()).split())
+        assert "links.yaml (2 cases) on node[01-02]" in question
+        assert "about" in question
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: starts)
+    (suite, cases), options = starts[0]
+    own_suite = folder / "suites/links.yaml"
+    assert suite == (own_suite if has_own_suite else Path("shipped:links"))
+    assert cases == ()
+    assert options["overrides"] == ("np=2", "launch.ranks_per_host=1")
+
+
+async def test_f5_starts_nothing_in_a_read_only_console(folder, fake_survey):
+    app = make_console(folder, page="hosts", readonly=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_for_examination(pilot)
+        assert "F5 Links" not in read_screen(app)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -7,14 +7,23 @@ from textual.binding import BindingType
 from spbench.tui.widgets.keys import make_binding
 
 FOOTER = (
-    *("hosts.stop", "hosts.use", "hosts.examine", "hosts.panel", "hosts.examine-one"),
-    *("hosts.measure", "hosts.swap", "hosts.filter", "hosts.earlier-links", "hosts.later-links"),
+    *("hosts.stop", "hosts.use", "hosts.examine", "hosts.links", "hosts.panel"),
+    *("hosts.examine-one", "hosts.measure", "hosts.swap", "hosts.filter"),
+    *("hosts.earlier-links", "hosts.later-links"),
     *("launch.launcher", "launch.hosts"),
 )
 """The keys in the footer, the most important first."""
 HOSTS_BINDINGS: list[BindingType] = [
     make_binding("hosts.use", "u", "use", "Run on", "Use these hosts in runs from here", show=True),
     make_binding("hosts.examine", "r", "examine", "Examine", "Ask each of these hosts", show=True),
+    make_binding(
+        "hosts.links",
+        "f5",
+        "start_links",
+        "Links",
+        "Measure the links between ranks on the hosts that runs use",
+        show=True,
+    ),
     make_binding("hosts.filter", "slash", "filter", "Filter", "Filter the hosts", show=True),
     make_binding(
         "hosts.measure",

@@ -42,9 +42,7 @@ _MARGIN_LINES = 4
 """Lines of the pane without the map and the list of measurements."""
 _MAX_SHARE = 0.6
 """Largest share of the column's height if the details of the host are above the links."""
-NO_LINKS = (
-    "No run here has measured links between ranks. On page 1, F5 on links.yaml measures them."
-)
+NO_LINKS = "No run here has measured links between ranks. F5 measures them, on the hosts marked ●."
 
 
 NewestRun = tuple[tuple[str, bool], ...]

@@ -24,6 +24,7 @@ from spbench.tui.hosts.details_pane import DetailsPane, read_last_runs
 from spbench.tui.hosts.host_survey import HostSurvey
 from spbench.tui.hosts.layout import HEIGHTS, LAYOUT_CSS, WIDTHS, HostsPanel, list_panels
 from spbench.tui.hosts.links_pane import LinksPane, NewestRun, read_last_links
+from spbench.tui.hosts.links_start import start_links
 from spbench.tui.hosts.load_chart import LoadChartPane
 from spbench.tui.hosts.machine_monitor import MachineMonitor, find_own_runs
 from spbench.tui.hosts.panes import FindingsPane, HostsPane
@@ -62,8 +63,10 @@ class HostsPage(Page):
 The hosts that runs can use. r asks the hosts under the cursor over ssh for their cores, memory,
 load, devices and libraries. This machine needs no ssh, and its load is read every few seconds.
 Below are the findings on one host with their remedies, what is known of it, and the links of the
-last run that measured any; [ shows earlier ones. On a small screen, v shows details and charts."""
+last run that measured any; F5 measures them, and [ shows earlier ones. On a small screen, v shows
+details and charts."""
     AUTO_FOCUS = "#sources"
+    MODIFYING_ACTIONS = frozenset({"start_links"})
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     FOOTER = FOOTER
@@ -90,7 +93,7 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
         self._panel = HostsPanel.FINDINGS
         self._grid_rows = ""
         self._typed_choice: LaunchChoice | None = None
-        self._polled: object = None
+        self._polled: tuple[LaunchChoice | None, RunFolder | None] = (None, None)
 
     def compose_body(self) -> ComposeResult:
         """Yield sources and hosts, and below them findings and links."""
@@ -332,6 +335,10 @@ last run that measured any; [ shows earlier ones. On a small screen, v shows det
     def action_measure(self) -> None:
         """Show the next measurement and message size."""
         self.query_one(LinksPane).next_table()
+
+    def action_start_links(self) -> None:
+        """Measure the links of the hosts that runs use."""
+        self.start_action(start_links, self)
 
     def action_earlier_links(self) -> None:
         """Show the links of the run with links before the shown one."""
