@@ -134,13 +134,13 @@ def test_details_of_a_rank_have_its_gpu():
     feed = make_feed(make_gpu_events(make_reading(throttle_reasons=["thermal", "power cap"])))
     case = feed.state.cases["conv"]
     selection = SimpleNamespace(feed=feed, case=case, running_case=case, shows_live_ranks=True)
-    lines = dict(build_rank_details(selection, 0)._lines)
+    lines = dict(build_rank_details(selection, 0)._details.lines)
     assert lines["GPU, now"] == (
         "0: 97 % busy, 60.0/141 GiB, 650/700 W, 1755/1980 MHz, 61 °C, throttled: thermal, power cap"
     )
-    assert "GPU, now" not in dict(build_rank_details(selection, 1)._lines)
+    assert "GPU, now" not in dict(build_rank_details(selection, 1)._details.lines)
     feed.ended = True
-    assert "GPU, at the end" in dict(build_rank_details(selection, 0)._lines)
+    assert "GPU, at the end" in dict(build_rank_details(selection, 0)._details.lines)
 
 
 @pytest.mark.screen

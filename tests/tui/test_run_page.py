@@ -36,6 +36,7 @@ from spbench.tui.run.panes.overview import HostMap
 from spbench.tui.run.presenter import RunPresenter
 from spbench.tui.run.wide_layout import MAX_FINDINGS_LINES
 from spbench.tui.widgets.histogram import HistogramChart
+from spbench.tui.widgets.keys import KeyBar
 from spbench.tui.widgets.line_table import LineTable
 from spbench.tui.widgets.rank_strip import RankStrip
 from spbench.tui.widgets.stacked_bars import StackedBars
@@ -1346,6 +1347,29 @@ async def test_case_with_an_error_shows_its_traceback(open_run):
         )
 
 
+async def test_open_details_follow_the_run_to_its_end(open_run):
+    def find_bar_actions():
+        return {key.action for key in run.app.screen_stack[-2].query_one(KeyBar).shown}
+
+    async with open_run(WIDE, make_running_events()) as run:
+        await run.wait_until(lambda: run.table("cases").row_count == 2)
+        await run.focus("cases")
+        run.page.presenter.cursors.move(run.table("cases"), "next")
+        await run.press("enter")
+        await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
+        assert dict(run.app.screen._details.lines)["status"] == "· waiting"
+        assert "cancel" in find_bar_actions()
+        run.source.send(
+            *make_checks(failed=[]),
+            *make_case_end("warp", "passed", ""),
+            make.case_judged("next", "failed", "no warp"),
+            make.run_end("failed", 1),
+        )
+        run.source.end()
+        await run.wait_for_texts("failed: no warp")
+        await run.wait_until(lambda: "cancel" not in find_bar_actions())
+
+
 @pytest.mark.long
 async def test_each_job_shows_its_own_ranks(open_run):
     small_case = describe_synthetic_case("small", np=2)
@@ -1841,7 +1865,7 @@ async def test_details_of_a_case_explain_its_signs(open_run):
         await run.focus("cases")
         await run.press("enter")
         await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
-        assert "≈ other work used the cores" in dict(run.app.screen._lines)["signs"]
+        assert "≈ other work used the cores" in dict(run.app.screen._details.lines)["signs"]
 
 
 async def test_details_of_a_rank_explain_their_values(open_run):
@@ -1850,7 +1874,7 @@ async def test_details_of_a_rank_explain_their_values(open_run):
         await run.focus("ranks")
         await run.press("enter")
         await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
-        parts = dict(run.app.screen._lines)["parts"]
+        parts = dict(run.app.screen._details.lines)["parts"]
         assert parts == "none: warp.drive measures only whole iterations"
         await run.press("f1")
         await run.wait_for_texts("skew: its own time")

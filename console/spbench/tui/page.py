@@ -100,9 +100,14 @@ class Page(Screen[None]):
         """Open the page of the tab."""
         self.context.show_page(event.page)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether the page has to be up to date now."""
+        return self.is_current
+
     def _tick(self) -> None:
         is_quitting = self.app.return_code is not None  # widgets may be gone already
-        if is_quitting or not (self.is_current and self.is_mounted and self.app.is_running):
+        if is_quitting or not (self.is_followed and self.is_mounted and self.app.is_running):
             return
         self.refresh_page()
         titles = dict(self.context.titles)

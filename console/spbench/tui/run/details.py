@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from time import monotonic
+from typing import Any, ClassVar, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -35,17 +37,33 @@ from spbench.record.shares import compute_all_shares
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_rows import explain_signs
-from spbench.tui.run.panes.charts import build_case_bars, describe_missing_bars
+from spbench.tui.run.panes.charts import BarGroup, compute_case_bars, describe_missing_bars
 from spbench.tui.widgets.stacked_bars import StackedBars
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.number_text import format_quantity
 
 Line = tuple[str, str]
 """A line of details: title and text."""
+REFRESH_INTERVAL = 1.0
+"""Seconds between two readings of details: numbers that change faster could not be read."""
+
+
+class Details(NamedTuple):
+    """The content of a dialog: titles and texts, then bars, then verbatim output."""
+
+    lines: Sequence[Line]
+    bars: Sequence[BarGroup]
+    verbatim: str
 
 
 class DetailsScreen(Modal[None]):
-    """A dialog with titles and texts, then bars, then verbatim output."""
+    """A dialog with details of a run, which the page keeps up to date.
+
+    Args:
+        title: The title of the dialog.
+        feed: The run.
+        read: Returns the present details.
+    """
 
     HELP = """\
 reference: simpler operations with the same work, in the same job. efficiency: reference / time.
@@ -58,48 +76,94 @@ If the case failed, the output of its job is at the end."""
     ]
     DEFAULT_CSS = """
     DetailsScreen Static { height: auto; }
+    DetailsScreen .bars { height: auto; }
     DetailsScreen StackedBars { height: auto; margin-top: 1; }
     """
 
-    def __init__(
-        self, title: str, lines: list[Line], bars: list[StackedBars], verbatim: str = ""
-    ) -> None:
+    def __init__(self, title: str, feed: Feed, read: Callable[[], Details]) -> None:
         super().__init__()
         self._title = title
-        self._lines = lines
-        self._bars = bars
-        self._verbatim = verbatim
+        self._feed = feed
+        self._read = read
+        self._details = read()
+        self._version = self._find_version()
+        self._due = monotonic() + REFRESH_INTERVAL
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
             frame.border_title = Content(self._title)
             frame.border_subtitle = Content("y copies  Esc closes")
             with VerticalScroll():
-                yield Static(self._build_table())
-                yield from self._bars
-                if self._verbatim:
-                    yield Static(self._verbatim, markup=False, classes="verbatim")
+                yield Static(self._build_table(), id="lines")
+                yield Vertical(*self._make_charts(), classes="bars")
+                verbatim = Static(self._details.verbatim, markup=False, classes="verbatim")
+                verbatim.display = bool(self._details.verbatim)
+                yield verbatim
+
+    def refresh_details(self) -> None:
+        """Show the present details, if the run has changed."""
+        version = self._find_version()
+        if not self.is_mounted or version == self._version or monotonic() < self._due:
+            return
+        self._version = version
+        self._due = monotonic() + REFRESH_INTERVAL
+        before = self._details
+        self._details = self._read()
+        if self._details.lines != before.lines:
+            self.query_one("#lines", Static).update(self._build_table())
+        if self._details.bars != before.bars:
+            self._show_bars()
+        if self._details.verbatim != before.verbatim:
+            verbatim = self.query_one(".verbatim", Static)
+            verbatim.update(self._details.verbatim)
+            verbatim.display = bool(self._details.verbatim)
+
+    def _find_version(self) -> object:
+        # If its controller is killed, the run ends without an event.
+        return self._feed.version, self._feed.status
+
+    def _make_charts(self) -> list[StackedBars]:
+        return [group.make_chart() for group in self._details.bars]
+
+    def _show_bars(self) -> None:
+        charts = list(self.query(StackedBars))
+        groups = self._details.bars
+        if len(charts) != len(groups):
+            container = self.query_one(".bars", Vertical)
+            container.remove_children()
+            container.mount(*self._make_charts())
+            return
+        for chart, group in zip(charts, groups, strict=True):
+            group.update(chart)
+            chart.refresh(layout=True)
 
     def _build_table(self) -> Table:
         table = Table.grid(padding=(0, 2))
-        for title, text in self._lines:
+        for title, text in self._details.lines:
             table.add_row(Text(title, style="dim"), Text(text))
         return table
 
     def action_copy(self) -> None:
         """Copy everything."""
-        text = "\n".join(f"{title}: {text}" for title, text in self._lines)
-        self.app.copy_to_clipboard("\n".join(filter(None, (self._title, text, self._verbatim))))
+        text = "\n".join(f"{title}: {text}" for title, text in self._details.lines)
+        self.app.copy_to_clipboard(
+            "\n".join(filter(None, (self._title, text, self._details.verbatim)))
+        )
         self.notify("copied", timeout=2)
 
 
 def build_case_details(feed: Feed, case_id: str) -> DetailsScreen:
     """Return the details of a case, for a failed one with the output of its job."""
-    case = feed.state.cases[case_id]
+    return DetailsScreen(case_id, feed, partial(read_case_details, feed, case_id))
+
+
+def read_case_details(feed: Feed, case_id: str) -> Details:
+    """Return the present details of a case."""
+    case = feed.state.cases[case_id]  # a retry replaces it
     disturbed = is_disturbed(case, feed.state.jobs)
     lines = list(_list_case_lines(case, feed.case_status(case), disturbed=disturbed))
     output = read_failure_output(feed, case, case.execution.traceback)
-    return DetailsScreen(case_id, lines, build_case_bars(case), output)
+    return Details(lines, compute_case_bars(case), output)
 
 
 def read_failure_output(feed: Feed, case: CaseState | None, traceback: str | None) -> str:

@@ -17,7 +17,7 @@ from spbench.tui.panes import Pane, mark_zoomed
 from spbench.tui.run.bindings import FOOTER, RUN_BINDINGS, RUN_HELP
 from spbench.tui.run.body import RunBody
 from spbench.tui.run.control import RunControl
-from spbench.tui.run.details import build_case_details
+from spbench.tui.run.details import DetailsScreen, build_case_details
 from spbench.tui.run.loading import RunLoader
 from spbench.tui.run.offers import has_effect, has_use, is_possible
 from spbench.tui.run.panels import Panel
@@ -75,8 +75,15 @@ class RunPage(Page):
         yield Headline()
         yield RunBody()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether the page is shown, or the details of a case or a rank in front of it."""
+        return self.is_current or (self.is_active and isinstance(self.app.screen, DetailsScreen))
+
     def refresh_page(self) -> None:
-        """Show the current state of the watched run."""
+        """Show the current state of the watched run, and open details of it."""
+        if isinstance(self.app.screen, DetailsScreen):
+            self.app.screen.refresh_details()
         self.query_one(StartNote).show(self.context.start_failure)
         feed = self.context.feed
         starting = self.context.starting_since

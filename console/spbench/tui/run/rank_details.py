@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from spbench.record.case_parts import CaseRank, CheckResult
@@ -23,8 +24,8 @@ from spbench.record.shares import compute_all_shares
 from spbench.suites.case import MIRRORED
 from spbench.tui.cells import name_readings
 from spbench.tui.feed import Feed
-from spbench.tui.run.details import DetailsScreen, Line, read_failure_output
-from spbench.tui.run.panes.charts import build_rank_bars
+from spbench.tui.run.details import Details, DetailsScreen, Line, read_failure_output
+from spbench.tui.run.panes.charts import compute_rank_bars
 from spbench.tui.run.panes.gpu_panel import describe_gpu
 from spbench.tui.run.selection import RunSelection
 from spbench_core.events.rank_events import RankFacts
@@ -55,13 +56,22 @@ def describe_process(facts: RankFacts) -> str:
 def build_rank_details(selection: RunSelection, rank: int) -> RankDetailsScreen:
     """Return the details of a rank: its location, and its checks in the shown case."""
     case = selection.case
-    live = selection.feed.state.ranks.get(rank) if selection.shows_live_ranks else None
-    bars = build_rank_bars(case, rank) if case else []
+    read = partial(_read_rank_details, selection, None if case is None else case.id, rank)
+    return RankDetailsScreen(f"rank {rank}", selection.feed, read)
+
+
+def _read_rank_details(selection: RunSelection, case_id: str | None, rank: int) -> Details:
+    """Return the present details of a rank in a case; None: the case that is shown."""
+    shown_case = selection.case
+    case = shown_case if case_id is None else selection.feed.state.cases[case_id]
+    is_live = selection.shows_live_ranks and case is shown_case
+    live = selection.feed.state.ranks.get(rank) if is_live else None
+    bars = compute_rank_bars(case, rank) if case else []
     recorded = case.measured.ranks.get(rank) if case else None
     traceback = recorded.error.get("traceback") if recorded and recorded.error else None
     output = read_failure_output(selection.feed, case, traceback)
     lines = list(_list_rank_lines(selection.feed, case, rank, live))
-    return RankDetailsScreen(f"rank {rank}", lines, bars, output)
+    return Details(lines, bars, output)
 
 
 def _list_rank_lines(

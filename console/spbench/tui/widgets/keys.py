@@ -194,9 +194,12 @@ class KeyBar(Widget, can_focus=False):
 
     def update_keys(self) -> None:
         """Show the keys that have an effect now, as far as they fit."""
-        # A dialog in front of the page disables some keys for a while; the bar keeps them.
+        # A dialog in front of the page disables some keys for a while; the bar keeps those that
+        # will have an effect.
         if not self._all_keys or self.app.screen is self.screen:
             self._all_keys = self._list_keys()
+        else:
+            self._all_keys = [key for key in self._all_keys if self._offers(key.action)]
         shown = fit_keys(self._all_keys, self.size.width - _GAP_WIDTH)
         if shown != self.shown:
             self.shown = shown

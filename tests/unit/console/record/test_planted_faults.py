@@ -18,7 +18,7 @@ from spbench.tui.feed import Feed, ReplaySource
 from spbench.tui.hosts.details_pane import _list_runs
 from spbench.tui.results.cases_view import RecordedCaseRows
 from spbench.tui.results.compared_sides import build_heading
-from spbench.tui.run.details import build_case_details
+from spbench.tui.run.details import read_case_details
 from spbench.tui.run.findings import RunFindings
 from support.sample_events import (
     build_state,
@@ -74,8 +74,8 @@ def test_findings_name_a_check_that_found_the_fault_once(tmp_path):
         feed._apply(event)
     failures = [finding.message for finding in RunFindings(feed).collect()]
     assert failures == [reason, describe_failed_checks(feed.state.cases["a"])[1]]
-    details = build_case_details(feed, "a")
-    assert [text for title, text in details._lines if title == "check"] == [
+    details = read_case_details(feed, "a")
+    assert [text for title, text in details.lines if title == "check"] == [
         f"✗ failed: {failures[1]}"
     ]
 

@@ -283,11 +283,6 @@ def find_limit(case: CaseState, metric: str) -> float | None:
     return None
 
 
-def build_case_bars(case: CaseState) -> list[StackedBars]:
-    """Return a chart for each metric with shares, of all ranks and of single ranks."""
-    return [group.make_chart() for group in compute_case_bars(case)]
-
-
 @dataclass(frozen=True, slots=True)
 class BarGroup:
     """The bars of a metric: those of all ranks together, and of single ranks.
@@ -333,14 +328,13 @@ def compute_case_bars(case: CaseState) -> list[BarGroup]:
     return groups
 
 
-def build_rank_bars(case: CaseState, rank: int) -> list[StackedBars]:
-    """Return a chart for each metric with shares, of the rank and of all ranks."""
-    charts = []
+def compute_rank_bars(case: CaseState, rank: int) -> list[BarGroup]:
+    """Return the bars of each metric with shares, of the rank and of all ranks."""
+    groups = []
     for total in compute_all_shares(case):
         rank_shares = compute_shares(case, total.metric, rank)
-        group = _group_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)])
-        charts.append(group.make_chart())
-    return charts
+        groups.append(_group_bars(total, [(f"rank {rank}", rank_shares), ("all ranks", total)]))
+    return groups
 
 
 def count_bars(case: CaseState) -> int:
