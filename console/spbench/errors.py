@@ -26,6 +26,7 @@ MOST_ERRORS = 50
 """The number of errors of one file that are printed."""
 MOST_CHARACTERS = 1000
 """The number of characters of an error that are printed."""
+_MAX_SUGGESTIONS = 3
 _PASTED_WORD = re.compile(r"(\S{60})\S{80,}(\S{20})")
 _PACKAGES = tuple(
     os.path.join(os.path.dirname(file), "") for file in (__file__, spbench_core.__file__)
@@ -154,15 +155,19 @@ def describe_defect(error: BaseException) -> str:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return `` (did you mean X?)`` for the nearest known word, or an empty text.
+    """Return `` (did you mean X?)`` for the nearest known words, or an empty text.
 
-    The last part of a dotted name, such as ``compute.memory``, counts most.
+    The names of a group come first, up to three: ``compute`` suggests ``compute.gemm``. The last
+    part of a dotted name, such as ``compute.memory``, counts more than the others.
     """
     names = list(candidates)
     last_part = word.rpartition(".")[2]
-    matches = []
-    if last_part != word:
-        matches = [name for name in names if last_part in name.split(".")]
+    matches = [name for name in names if name.startswith(f"{word}.")][:_MAX_SUGGESTIONS]
+    if not matches and last_part != word:
+        matches = [name for name in names if last_part in name.split(".")][:1]
     if not matches:
         matches = get_close_matches(word, names, n=1)
-    return f" (did you mean {matches[0]}?)" if matches else ""
+    if not matches:
+        return ""
+    (*others, last) = matches
+    return f" (did you mean {' or '.join(filter(None, [', '.join(others), last]))}?)"

@@ -55,7 +55,15 @@ class _Explainer:
             ("tab character", self._describe_character),
             ("cannot start any token", self._describe_character),
             ("end of stream", self._describe_open_quote),
+            ("document indicator", self._describe_open_quote),
+            ("document separator", self._describe_open_quote),
             ("expected ':'", self._describe_missing_colon),
+            ("<document start>", self._describe_text_behind),
+            ("incompatible YAML", self._describe_special_start),
+            ("tag handle", self._describe_special_start),
+            ("directive", self._describe_special_start),
+            ("mapping keys", self._describe_character),
+            ("escape sequence", self._describe_escape),
             ("mapping values", self._describe_extra_colon),
             ("sequence entries", self._describe_misplaced_dash),
             ("node content", self._describe_missing_value),
@@ -66,6 +74,9 @@ class _Explainer:
             if part in self._problem:
                 return describe()
         for part, describe in (
+            ("directive", self._describe_special_start),
+            (" tag", self._describe_special_start),
+            ("block scalar", self._describe_text_behind_sign),
             ("flow", self._describe_open_bracket),
             ("block collection", self._describe_item),
             ("block mapping", self._describe_key),
@@ -152,6 +163,27 @@ class _Explainer:
             "unknown escape after a backslash: write \\\\ for a backslash, or use single quotes"
         )
 
+    def _describe_special_start(self) -> ParserMessage:
+        """Describe a value that begins with the sign of a tag or directive."""
+        mark = self._context_mark
+        character = self._read_character(mark) or "%"
+        text = f"a value cannot begin with {character}: put it in quotes, or remove it"
+        return self._make_message(text, mark)
+
+    def _describe_text_behind_sign(self) -> ParserMessage:
+        return self._make_message(
+            "unexpected text behind | or >: put the value in quotes, or write it on the next lines"
+        )
+
+    def _describe_text_behind(self) -> ParserMessage:
+        """Describe a line below the end of the document, or the one that has ended it."""
+        above = self._find_number_above(self._mark.line)
+        line = self._read_line(above).strip()
+        if above < self._mark.line and ": " not in line and not line.endswith(":"):
+            slip = Slip(above, 0, f"this line has no colon and space: {suggest_colon([line], 0)}")
+            return self._report(slip)
+        return self._make_message("unexpected text: write it as KEY: VALUE, or remove it")
+
     def _describe_anchor(self) -> ParserMessage:
         character = self._read_character(self._context_mark)
         text = f"a value cannot begin with {character}: put it in quotes"
@@ -178,8 +210,8 @@ class _Explainer:
             text = f'this line has no "- " like the items from line {first_line + 1}: '
             first_key = self._read_line(first_line).lstrip(" -").partition(":")[0]
             if line.strip().partition(":")[0] == first_key:
-                return self._make_message(f"{text}add it, or {remedy}")
-            return self._make_message(f"{text}{remedy}, or add it")
+                return self._make_message(f'{text}add "- ", or {remedy}')
+            return self._make_message(f'{text}{remedy}, or add "- "')
         return self._describe_wrong_indent()
 
     def _describe_key(self) -> ParserMessage:

@@ -17,6 +17,8 @@ _WORD = re.compile(_KEY)
 _KEY_AND_VALUE = re.compile(rf"(?:-\s+)?({_KEY})\s+(?:=\s*)?(\S.*)")
 _KEY_AND_BRACKET = re.compile(rf"(?:-\s+)?({_KEY})\s+([\[{{]).*")
 _COMMENT = re.compile(r"(^|\s)#.*")
+_MAX_QUOTED: Final = 100
+"""The number of characters up to which a message repeats a line."""
 
 
 class Slip(NamedTuple):
@@ -69,7 +71,8 @@ def suggest_colon(lines: Sequence[str], number: int) -> str:
     word = text.removeprefix("- ").strip()
     if _WORD.fullmatch(word) and _find_indent(lines, number + 1) > _find_indent(lines, number):
         return f"write {word}:, or remove it"
-    if match := _KEY_AND_VALUE.fullmatch(text):
+    match = _KEY_AND_VALUE.fullmatch(text)
+    if match is not None and len(text) <= _MAX_QUOTED:
         return f"write {match[1]}: {match[2]}, or indent it to continue a value"
     return "write it as KEY: VALUE, or remove it"
 

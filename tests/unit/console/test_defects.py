@@ -43,3 +43,11 @@ def test_lines_of_the_core_belong_to_spbench():
 
 def test_package_folders_end_with_their_names():
     assert all(folder.endswith(("/spbench/", "/spbench_core/")) for folder in errors._PACKAGES)
+
+
+def test_suggests_the_names_of_a_group():
+    names = ["halo.compute", "compute.gemm", "compute.conv", "compute.noise", "compute.more"]
+    expected = " (did you mean compute.gemm, compute.conv or compute.noise?)"
+    assert did_you_mean("compute", names) == expected
+    assert did_you_mean("compute.gem", names) == " (did you mean compute.gemm?)"
+    assert did_you_mean("halo.comput", names) == " (did you mean halo.compute?)"
