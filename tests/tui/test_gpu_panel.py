@@ -126,6 +126,7 @@ def make_feed(events):
         remote_host=None,
         status=None,
         ended=False,
+        version=1,
         case_status=lambda case: case.status,
     )
 
