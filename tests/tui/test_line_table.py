@@ -235,6 +235,22 @@ async def test_only_changed_lines_are_rebuilt(pass_sort_interval):
         assert "500" in render_lines(app.table)[4]
 
 
+async def test_wider_cells_are_never_drawn_cut(pass_sort_interval):
+    rows = NumberRows([1])
+    columns = (*COLUMNS[:2], Column("p50", "p50", 3), *COLUMNS[3:])
+    app = TableApp(rows)
+    async with app.run_test(size=(26, 6)) as pilot:
+        table = app.table
+        table.set_rows(rows, columns)
+        await pilot.pause()
+        assert "p95" in render_lines(table)[0]
+        rows.set_value(0, 0.000125)
+        table.update_rows()
+        lines = render_lines(table)
+        assert "0.000125" in lines[1]
+        assert "…" not in "".join(lines)
+
+
 async def test_moved_cursor_leaves_no_mark_next_to_its_old_row(monkeypatch):
     app = TableApp(NumberRows(range(5)))
     async with app.run_test(size=(60, 12)) as pilot:

@@ -188,12 +188,19 @@ class TableView(ScrollView):
         width = self.size.width  # with the column of the scroll bar, which the cursor marks, too
         above = self.scroll_offset.y - 1
         changed = [
-            Region(0, y, width, 1)
+            y
             for y in range(1, self.size.height)
             if self._painted.get(y) != self._get_state(above + y)
         ]
-        if changed:
-            self.refresh(*changed)
+        if not changed:
+            return
+        widths = self._cell_widths
+        for index in (above + y for y in changed):
+            if index < len(self._order.keys):
+                self._render_row(self._order.keys[index], index == self._cursor, width)
+        if self._cell_widths != widths:
+            self._place_columns()  # before the lines are drawn, so that no cell is cut
+        self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     def _fit_columns(self) -> None:
         """Place the columns by the widths of the cells, without those of former rows."""
