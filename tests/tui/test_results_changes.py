@@ -3,12 +3,16 @@
 import pytest
 from textual.widgets import Static
 
+from spbench.engine import background
+from spbench.record.runs.folder import RunFolder
 from spbench.record.runs.history import list_summaries
 from spbench.report.baselines.creation import make_baseline
 from spbench.report.baselines.files import list_baseline_names, load_baseline, save_baseline
 from spbench.report.recorded import load_run
 from spbench.tui.chooser import Chooser
 from spbench.tui.dialogs import AskLine, Confirm, FewLaunchesDialog
+from spbench.tui.results.export import ExportDialog
+from spbench.tui.results.views import View
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
     MEDIUM_SIZE,
@@ -76,11 +80,11 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         page = await wait_for_run(pilot)
         await pilot.press("end")
         await wait_until(pilot, lambda: page._views.cases.run.summary.id.startswith("20010101"))
-        await open_dialog(pilot, "b", Confirm)
+        await open_dialog(pilot, "B", Confirm)
         remedy = "fewer than the 5 launches of each case that a comparison with it needs"
         await wait_until(pilot, lambda: remedy in " ".join(read_dialog(app).split()))
         await open_dialog(pilot, "y")
-        await wait_until(pilot, lambda: "There is no baseline yet" in read_screen(app))
+        await wait_until(pilot, lambda: "Name of the baseline" in read_screen(app))
         await submit_text(pilot, "last")
         await wait_until(pilot, lambda: "✗ 'last' cannot name a baseline" in read_screen(app))
         await submit_text(pilot, "")
@@ -117,16 +121,48 @@ async def test_compares_runs_with_a_new_baseline(tmp_path, home):
         await wait_for_comparison(pilot, "20010102", "20010103")
 
 
-async def test_first_baseline_is_offered_of_the_newest_passed_run(tmp_path, home):
+async def test_comparing_without_a_baseline_names_the_key_that_sets_one(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         page = await wait_for_run(pilot)
-        assert page._pane.selected_run().status == "failed"
-        await open_dialog(pilot, "b", Confirm)
-        await open_dialog(pilot, "y")
-        await submit_text(pilot, "main")
-        await wait_until(pilot, lambda: has_notification(app, "6 cases of 20010102"))
-        assert load_baseline(home, "main").run.startswith("20010102")
+        await pilot.press("b")
+        text = "there is no baseline yet; B sets one, and b compares with it"
+        await wait_until(pilot, lambda: has_notification(app, text))
+        assert app.screen is page
+
+
+async def test_keys_do_not_act_on_run_a_while_the_selected_run_is_running(
+    tmp_path, home, monkeypatch
+):
+    monkeypatch.setattr(RunFolder, "is_alive", lambda folder: "20010104" in folder.id)
+    monkeypatch.setattr(background, "find_running", lambda home: [])  # without its question
+    record_synthetic_run(home, 4, 1.0, ends=False)
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("c")
+        await wait_for_comparison(pilot, "20010103", "20010104")
+        assert page._views.name_repetition(View.COMPARE) is None
+        for key in "BRF":
+            await pilot.press(key)
+            text = f"the selected run is still running; {key} works when it has ended"
+            await wait_until(pilot, lambda text=text: has_notification(app, text))
+            assert app.screen is page
+        await pilot.press("b")
+        await wait_until(pilot, lambda: has_notification(app, "there is no baseline yet"))
+        await open_dialog(pilot, "t")
+        assert "Note of 20010104" in read_screen(app)
+
+
+async def test_export_of_a_run_is_that_of_the_selected_run(tmp_path, home):
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("space", "down", "v", "v")
+        await wait_until(pilot, lambda: page._loader.sides[:1] == ("20010102-083000-made-up",))
+        assert page._views.cases.run.summary.id.startswith("20010103")
+        await open_dialog(pilot, "e", ExportDialog)
+        assert "20010102" in app.screen._subject
 
 
 async def test_enter_runs_a_run_with_few_launches_before_it_is_a_baseline(

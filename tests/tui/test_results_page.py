@@ -195,7 +195,7 @@ async def test_r_runs_both_sides_again_and_c_goes_back(tmp_path, home, monkeypat
         await wait_for_comparison(pilot, "20010101", "20010102")
         await pilot.press("R")
         await wait_until(pilot, lambda: isinstance(app.screen, Confirm))
-        question = "Start a 20010101-083000-made-up, and then b 20010102-083000-made-up, again"
+        question = "Start run a (20010101-083000-made-up), and then run b (20010102-083000-made-up)"
         await wait_until(pilot, lambda: question in " ".join(app.screen._question.split()))
         await pilot.press("y")
         await wait_until(pilot, lambda: len(starts) == 2)
@@ -322,7 +322,9 @@ async def run_again(pilot, starts, day):
     """Start the run of a day again by R, with its side in a comparison."""
     await pilot.press("R")
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
-    await wait_until(pilot, lambda: f"Start {day}" in read_screen(pilot.app))
+    side, date = day.split()
+    question = f"Start run {side} ({date}"
+    await wait_until(pilot, lambda: question in read_screen(pilot.app))
     await wait_until(pilot, lambda: getattr(pilot.app.focused, "id", None) == "yes")
     await pilot.press("enter")
     await wait_until(pilot, lambda: starts)
@@ -687,13 +689,17 @@ async def test_plots_follow_metric_parameter_case_and_filter(tmp_path, home):
         await wait_until(pilot, lambda: [y for _, _, y in points()] == [1.0, 2.0, 1.02])
         await wait_until(
             pilot,
-            lambda: "(m: 1 of 3) of made[width=1,mode=a] (n: case 1 of 6)" in read_screen(app),
+            lambda: (
+                "(m: 1 of 3) of made[width=1,mode=a] (case 1 of 6, n: next)" in read_screen(app)
+            ),
         )
         await pilot.press("n", "m")
         await wait_until(pilot, lambda: [y for _, _, y in points()] == [20.0, 40.0, 20.4])
         await wait_until(
             pilot,
-            lambda: "(m: 2 of 3) of made[width=2,mode=a] (n: case 2 of 6)" in read_screen(app),
+            lambda: (
+                "(m: 2 of 3) of made[width=2,mode=a] (case 2 of 6, n: next)" in read_screen(app)
+            ),
         )
         await pilot.press("N", "slash")
         app.focused.value = "since:2001-01-02"
@@ -855,7 +861,12 @@ async def test_attaches_to_running_and_replays_ended_runs(
     monkeypatch.setattr(app.context, "watch_run", lambda folder: watched_ids.append(folder.id[:8]))
     async with app.run_test(size=MEDIUM_SIZE, notifications=True) as pilot:
         await wait_for_run(pilot)
-        await pilot.press("end", "W", "p", "y", "home", "down", "W")
+        await pilot.press("end", "W")
+        text = (
+            "the selected run has ended; this is 20010105-083000-going, the newest that is running"
+        )
+        await wait_until(pilot, lambda: text in list_messages(app))
+        await pilot.press("p", "y", "home", "down", "W")
         assert watched_ids == ["20010105", "20010104"]
         assert replays == [("20010101-083000-made-up", 1.0)]
         assert app.clipboard == "20010101-083000-made-up"

@@ -138,10 +138,10 @@ async def test_times_of_both_runs_are_on_one_chart(tmp_path, home, size):
         await wait_until(pilot, lambda: "a: median 1.00 ms" in read_screen(app))
         await wait_until(pilot, lambda: "b: median 2.00 ms" in read_screen(app))
         await wait_until(pilot, lambda: "b takes 2.00x the time of a" in read_screen(app))
-        await wait_until(pilot, lambda: "mode=a] (n: case 1 of 6)" in read_screen(app))
+        await wait_until(pilot, lambda: "mode=a] (case 1 of 6, n: next)" in read_screen(app))
         await pilot.press("n")
         await wait_until(pilot, lambda: "b: median 4.00 ms" in read_screen(app))
-        assert "mode=a] (n: case 2 of 6)" in read_screen(app)
+        assert "mode=a] (case 2 of 6, n: next)" in read_screen(app)
 
 
 async def test_case_chosen_in_the_comparison_is_chosen_in_all_views(tmp_path, home):
@@ -238,7 +238,7 @@ async def test_plot_over_runs_names_a_newest_run_without_times(tmp_path, home):
         await wait_until(pilot, lambda: page._views.plot.chart.count_stops() == 2)
         title = read_widget(app, "#plot-title")
         assert title.splitlines() == [
-            "time (m: 1 of 3) of made[width=2,mode=a] (n: case 2 of 6)",
+            "time (m: 1 of 3) of made[width=2,mode=a] (case 2 of 6, n: next)",
             "Not measured in 2001-01-03 failed",
         ]
 

@@ -202,7 +202,7 @@ class Page(Screen[None]):
 
     async def rerun(self, folder: RunFolder) -> None:
         """Start a run again; ask first only if it has planted faults."""
-        question = f"Start {folder.id} again, as a new run?"
+        question = f"Start run {folder.id} again as a new run?"
         with_faults = await self.ask_again(folder, question, "Run again", is_plain=True)
         if with_faults is not None:
             await self.start_again(folder, with_faults=with_faults)

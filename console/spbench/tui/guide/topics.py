@@ -82,8 +82,8 @@ Parameters such as iterations are in params. A benchmark ignores those that it d
 On the Results page, c compares the selected run with the one before it. To choose the runs, mark
 two with Space first: a is the older one, b the newer one.
 
-B keeps the selected run as a baseline under a name, and b compares a run with a baseline. A case is
-better or worse only if its difference is larger than that of earlier runs.
+B sets the selected run as a baseline under a name, and b compares the selected run with a baseline.
+A case is better or worse only if its difference is larger than that of earlier runs.
 
 In a shell, `spbench compare` and `spbench gate check` do the same, with an exit code for CI.""",
     ),

@@ -18,6 +18,7 @@ from spbench.tui.dialogs import AskLine, FewLaunchesDialog
 from spbench.tui.page import Page
 from spbench.tui.results.compared_sides import find_needed_launches
 from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.run_starts import explain_running
 from spbench_core.events.statuses import RunStatus
 from spbench_core.number_text import format_quantity
 
@@ -35,18 +36,20 @@ class BaselineDialogs:
         self._library = library
         self._home = library.home
 
-    async def choose(self, run: RunSummary, runs: Sequence[RunSummary]) -> str | None:
-        """Return the name of a baseline; without any, offer to make the first one.
+    async def choose(self, run: RunSummary) -> str | None:
+        """Return the name of a baseline; without any, report the key that makes one.
 
         The only baseline of the run's suite needs no choice.
-
-        Args:
-            run: The run under the cursor.
-            runs: All runs, the newest first.
         """
         origins = await asyncio.to_thread(self._library.baselines)
         if not origins:
-            await self._offer_first(run, runs)
+            readonly = self._page.context.readonly
+            remedy = "`spbench baseline set`" if readonly else "B"
+            self._page.app.notify(
+                f"there is no baseline yet; {remedy} sets one, and b compares with it",
+                severity="warning",
+                markup=False,
+            )
             return None
         of_suite = [origin for origin in origins if origin.suite in (run.suite, "")]
         if len(of_suite) == 1:
@@ -74,33 +77,14 @@ class BaselineDialogs:
                 return next((run for run in others if run.status != RunStatus.RUNNING), None)
         return None
 
-    async def _offer_first(self, run: RunSummary, runs: Sequence[RunSummary]) -> None:
-        """Offer to make the first baseline of a run, or of a better one of its suite."""
-        if self._page.context.readonly:
-            self._page.app.notify(
-                "there is no baseline yet; `spbench baseline set` makes one", severity="warning"
-            )
-            return
-        candidates = [run, *list_runs_of_suite(runs, run)]
-        sound = (
-            other for other in candidates if other.status == RunStatus.PASSED and not other.faults
-        )
-        chosen = next(sound, None)
-        if chosen is None:
-            self._page.show_error(
-                f"every run of {run.suite} failed or has a planted fault; run it again, or press B "
-                f"to make a baseline of {run.id} anyway"
-            )
-            return
-        remark = "" if chosen is run else f", the newest run of {run.suite} that passed,"
-        naming = f"Name of the baseline that {chosen.id}{remark} becomes:"
-        await self._make(chosen, f"There is no baseline yet. {naming}")
-
     async def make(self, run: RunSummary) -> None:
         """Make a baseline of a run under a name that the user enters."""
-        await self._make(run, f"Name of the baseline that {run.id} becomes:")
+        if run.status == RunStatus.RUNNING:
+            self._page.app.notify(explain_running("B"), severity="warning")
+        else:
+            await self._make(run)
 
-    async def _make(self, run: RunSummary, question: str) -> None:
+    async def _make(self, run: RunSummary) -> None:
         """Make a baseline; if later runs cannot be compared with it, ask first."""
 
         def parse(line: str) -> tuple[str, Path]:
@@ -113,6 +97,7 @@ class BaselineDialogs:
         launches = None if doubt else await asyncio.to_thread(_find_needed_launches, run)
         if launches is not None and not await self._accept_few_launches(run, launches):
             return
+        question = f"Name of the baseline that {run.id} becomes:"
         dialog = AskLine(question, parse, run.suite, required="a name")
         name_and_path = await self._page.app.push_screen_wait(dialog)
         if name_and_path is None:
@@ -141,8 +126,6 @@ class BaselineDialogs:
 
 def _find_doubt(run: RunSummary) -> str:
     """Return why a run should not become a baseline; empty if it may."""
-    if run.status == RunStatus.RUNNING:
-        return ""  # it is rejected
     if run.faults:
         faults = ", ".join(run.faults)
         return f"Run {run.id} was made with the planted fault {faults}, which changes its times."
@@ -152,9 +135,7 @@ def _find_doubt(run: RunSummary) -> str:
 
 
 def _find_needed_launches(run: RunSummary) -> int | None:
-    """Return the launches that a comparison needs; None if an ended run has them."""
-    if run.status == RunStatus.RUNNING:
-        return None
+    """Return the launches that a comparison needs; None if the run has them."""
     try:
         return find_needed_launches(load_run(run.folder).cases.values())
     except SpbenchError:

@@ -57,10 +57,12 @@ RESULTS_BINDINGS: list[BindingType] = [
         "R",
         "repeat",
         "Run again",
-        "Run it again, as it was or with enough launches to compare",
+        "Run again, as before or with enough launches to compare",
     ),
-    make_binding("results.baseline", "b", "baseline", "Baseline", "Compare with a baseline"),
-    make_binding("results.pin", "B", "pin", "Set baseline", "Make a baseline of the run"),
+    make_binding(
+        "results.baseline", "b", "baseline", "Vs baseline", "Compare the run vs a baseline"
+    ),
+    make_binding("results.pin", "B", "pin", "Set baseline", "Set the run as a baseline"),
     make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
     make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
     make_binding("results.prune", "P", "prune", "Prune", "Delete all but the newest runs"),

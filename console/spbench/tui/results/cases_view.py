@@ -188,11 +188,11 @@ and plots show."""
             self.table.move_to(keys[(keys.index(self.table.cursor_key) + rows) % len(keys)])
 
     def describe_position(self) -> str:
-        """Return `` (n: case 2 of 5)`` for the cursor; empty for a single case."""
+        """Return `` (case 2 of 5, n: next)`` for the cursor; empty for a single case."""
         keys = self.table.matching_keys
         if len(keys) < 2 or self.table.cursor_key not in keys:
             return ""
-        return f" (n: case {keys.index(self.table.cursor_key) + 1} of {len(keys)})"
+        return f" (case {keys.index(self.table.cursor_key) + 1} of {len(keys)}, n: next)"
 
     def show_run(self, run: RecordedRun | None, message: str = "") -> None:
         """Show a run, or a message on why there is none."""

@@ -125,9 +125,14 @@ def find_needed_launches(cases: Iterable[CasePart]) -> int | None:
 def plan_repetitions(
     comparison: RunComparison, lacking: LackingLaunches | None
 ) -> list[Repetition]:
-    """Return the runs to start again, a before b; only b if both have enough launches."""
+    """Return the runs to start again, a before b; only b if both have enough launches.
+
+    None are started again while one of them is running.
+    """
     a = comparison.a
     b = comparison.b
+    if RunStatus.RUNNING in (a.status, b.status):
+        return []
     if lacking is None:
         return [Repetition(b.folder, None, other=a.id, side="b")]
     repetitions = []
@@ -143,6 +148,8 @@ def advise_repetition(comparison: RunComparison, lacking: LackingLaunches) -> st
     """Return which side is short of launches, and the keys that add them."""
     num_cases = format_quantity(len(comparison.cases), "case")
     launches = f"{lacking.needed} launches of each case, for {num_cases}"
+    if RunStatus.RUNNING in (comparison.a.status, comparison.b.status):
+        return f"One is still running: when it has ended, R can run it again with {launches}."
     is_baseline = comparison.a.status == RunStatus.BASELINE
     if lacking.in_a and lacking.in_b:
         if len(plan_repetitions(comparison, lacking)) > 1:

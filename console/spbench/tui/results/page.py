@@ -278,7 +278,7 @@ both, a metric over runs, a metric over a swept parameter."""
 
     async def _choose_baseline(self) -> None:
         run = self._get_selected_run()
-        name = await self._baselines.choose(run, self._runs) if run else None
+        name = await self._baselines.choose(run) if run else None
         if run is None or name is None:
             return
         self._baseline = name
@@ -354,12 +354,17 @@ both, a metric over runs, a metric over a swept parameter."""
             self._starts.replay(run)
 
     def action_export(self) -> None:
-        """Write the shown comparison or run to a file."""
-        shown = self._views.get_shown(self._view)
-        if shown:
-            self.run_worker(export_shown(self, shown), group="export")
-        else:
-            self._get_selected_run()
+        """Write the shown comparison, or the run under the cursor, to a file."""
+        run = self._get_selected_run()
+        if run:
+            self.start_action(self._export, run)
+
+    async def _export(self, run: RunSummary) -> None:
+        with self.show_errors("not exported"):
+            shown = self._views.get_shown(self._view, run)
+            if shown is None:
+                shown = await asyncio.to_thread(self._library.load, run.folder)
+            await export_shown(self, shown)
 
     def action_note(self) -> None:
         """Edit the note of the run."""

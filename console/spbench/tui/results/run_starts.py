@@ -18,8 +18,6 @@ from spbench.tui.results.views_pane import ViewsPane
 from spbench.tui.start_queue import POLL_INTERVAL
 from spbench_core.events.statuses import RunStatus
 
-_STILL_RUNNING = "this run is still running; o shows it"
-
 
 class RunStarts:
     """Starts runs again, and shows them on the Run page.
@@ -41,7 +39,7 @@ class RunStarts:
         A question comes first only if there is a choice, of launches or faults.
         """
         if run.status == RunStatus.RUNNING:
-            self._warn(_STILL_RUNNING)
+            self._warn(explain_running("R"))
             return
         planned = self._views.plan_repetitions(view, run)
         first = planned[0]
@@ -102,7 +100,7 @@ class RunStarts:
     async def rerun_failed(self, run: RunSummary) -> None:
         """Start a run of the failed cases of a run."""
         if run.status == RunStatus.RUNNING:
-            self._warn(_STILL_RUNNING)
+            self._warn(explain_running("F"))
         elif run.status == RunStatus.PASSED:
             self._page.app.notify(f"no case of {run.id} has failed", markup=False)
         else:
@@ -121,17 +119,27 @@ class RunStarts:
             self._warn("no run is running")
             return
         run = selected if selected is not None and selected in running else running[0]
+        if run is not selected:
+            self._page.app.notify(
+                f"the selected run has ended; this is {run.id}, the newest that is running",
+                markup=False,
+            )
         self._page.context.watch_run(run.folder)
 
     def replay(self, run: RunSummary) -> None:
         """Replay a run in real time."""
         if run.status == RunStatus.RUNNING:
-            self._warn(_STILL_RUNNING)
+            self._warn(explain_running("p"))
         else:
             self._page.context.replay_run(run.folder, 1.0)
 
     def _warn(self, message: str) -> None:
         self._page.app.notify(message, severity="warning")
+
+
+def explain_running(key: str) -> str:
+    """Return why a key has no effect on a run that is still running."""
+    return f"the selected run is still running; {key} works when it has ended"
 
 
 def _make_question(planned: Sequence[Repetition], launches: int | None = None) -> str:
@@ -140,12 +148,13 @@ def _make_question(planned: Sequence[Repetition], launches: int | None = None) -
     names = "".join(f", and then {_name_run(repetition)}," for repetition in later)
     with_launches = "" if launches is None else f" with {launches} launches of each case"
     new_runs = "new runs" if later else "a new run"
-    return f"Start {_name_run(first)}{names} again{with_launches}, as {new_runs}?"
+    return f"Start {_name_run(first)}{names} again{with_launches} as {new_runs}?"
 
 
 def _name_run(repetition: Repetition) -> str:
-    """Return the id of a run after its side of the comparison, if any."""
-    return f"{repetition.side} {repetition.folder.id}".lstrip()
+    """Return ``run a (20260101-120000-halo)``, or ``run 20260101-120000-halo`` without a side."""
+    id_ = repetition.folder.id
+    return f"run {repetition.side} ({id_})" if repetition.side else f"run {id_}"
 
 
 def _has_completed(folder: RunFolder) -> bool:

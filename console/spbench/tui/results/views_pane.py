@@ -103,10 +103,16 @@ class ViewsPane(Vertical):
         case_id = self.compare.rows.case_id(key) if event.table is self.compare.table else str(key)
         return self.cases.run.cases.get(case_id) if self.cases.run else None
 
-    def get_shown(self, view: View) -> RecordedRun | RunComparison | None:
-        """Return the comparison of a view, or else the run under the cursor."""
-        comparison = self.compare.comparison if view is View.COMPARE else None
-        return comparison or self.cases.run
+    def get_shown(self, view: View, run: RunSummary) -> RecordedRun | RunComparison | None:
+        """Return the comparison of a view, or else a run; None if it is not loaded."""
+        if view is View.COMPARE and self.compare.comparison is not None:
+            return self.compare.comparison
+        return self._find_loaded(run)
+
+    def _find_loaded(self, run: RunSummary) -> RecordedRun | None:
+        """Return a run if it is the loaded one, which may be b instead of the selected run."""
+        loaded = self.cases.run
+        return loaded if loaded is not None and loaded.summary.id == run.id else None
 
     def plan_repetitions(self, view: View, run: RunSummary) -> list[Repetition]:
         """Return the sides of the comparison, or else the run, to start again."""
@@ -114,8 +120,8 @@ class ViewsPane(Vertical):
         is_compared = view is View.COMPARE and compare.comparison is not None
         planned = compare.repetitions if is_compared else []
         # The times of a run with faults are not compared, however many launches it has.
-        is_comparable = self.cases.run is not None and not run.faults
-        cases = self.cases.run.cases.values() if self.cases.run and is_comparable else ()
+        loaded = self._find_loaded(run)
+        cases = loaded.cases.values() if loaded is not None and not run.faults else ()
         return planned or [Repetition(run.folder, find_needed_launches(cases))]
 
     def name_repetition(self, view: View) -> str | None:
