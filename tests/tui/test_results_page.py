@@ -322,8 +322,8 @@ async def run_again(pilot, starts, day):
     """Start the run of a day again by R, with its side in a comparison."""
     await pilot.press("R")
     await wait_until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
-    side, date = day.split()
-    question = f"Start run {side} ({date}"
+    *side, date = day.split()
+    question = f"Start run {side[0]} ({date}" if side else f"Start run {date}"
     await wait_until(pilot, lambda: question in read_screen(pilot.app))
     await wait_until(pilot, lambda: getattr(pilot.app.focused, "id", None) == "yes")
     await pilot.press("enter")

@@ -59,9 +59,7 @@ RESULTS_BINDINGS: list[BindingType] = [
         "Run again",
         "Run again, as before or with enough launches to compare",
     ),
-    make_binding(
-        "results.baseline", "b", "baseline", "Vs baseline", "Compare the run vs a baseline"
-    ),
+    make_binding("results.baseline", "b", "baseline", "Vs baseline", "Compare with a baseline"),
     make_binding("results.pin", "B", "pin", "Set baseline", "Set the run as a baseline"),
     make_binding("results.note", "t", "note", "Note", "Write a note of the run, with #tags"),
     make_binding("results.delete", "d,delete", "delete", "Delete", "Delete the run"),
