@@ -127,7 +127,7 @@ def plan_repetitions(
 ) -> list[Repetition]:
     """Return the runs to start again, a before b; only b if both have enough launches.
 
-    None are started again while one of them is running.
+    There are no such runs while one of both is running.
     """
     a = comparison.a
     b = comparison.b

@@ -152,7 +152,7 @@ def _make_question(planned: Sequence[Repetition], launches: int | None = None) -
 
 
 def _name_run(repetition: Repetition) -> str:
-    """Return ``run a (20260101-120000-halo)``, or ``run 20260101-120000-halo`` without a side."""
+    """Return ``run a (20260101-120000-halo)``, or ``run 20260101-120000-halo``."""
     id_ = repetition.folder.id
     return f"run {repetition.side} ({id_})" if repetition.side else f"run {id_}"
 

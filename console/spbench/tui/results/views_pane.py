@@ -110,7 +110,7 @@ class ViewsPane(Vertical):
         return self._find_loaded(run)
 
     def _find_loaded(self, run: RunSummary) -> RecordedRun | None:
-        """Return a run if it is the loaded one, which may be b instead of the selected run."""
+        """Return a run if it is the loaded one, which is b in some views."""
         loaded = self.cases.run
         return loaded if loaded is not None and loaded.summary.id == run.id else None
 
