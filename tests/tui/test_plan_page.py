@@ -30,11 +30,14 @@ from spbench.tui.plan import page as page_module
 from spbench.tui.plan.failure import REMEDY
 from spbench.tui.plan.form import HINT_BY_FIELD, NO_CLUSTER
 from spbench.tui.plan.last_plan import LastPlan, load_last_plan, save_last_plan
+from spbench.tui.plan.layer_rows import (
+    build_layer_table,
+    describe_layer_batch,
+    describe_layer_sums,
+)
 from spbench.tui.plan.plan_rows import (
     build_alternative_rows,
-    build_layer_table,
     build_memory_bars,
-    describe_layer_sums,
     describe_replicas,
 )
 from spbench.tui.widgets.line_table import LineTable
@@ -242,11 +245,24 @@ async def test_shares_of_replicas_and_equal_alternatives_are_named(folder):
         plan = replace(
             plan, stages=(stage,), pipelines=1, micro_batch_size=8, baselines=(baseline,)
         )
-        assert describe_replicas(plan) == ", 4 on each of 2 devices"
+        assert describe_replicas(plan) == ", 4 samples on each of 2 devices"
         assert describe_replicas(replace(plan, stages=(stage, stage))) == ""
         same, this_plan = (row.cells[-1].text for row in build_alternative_rows(plan))
         assert same == "as fast as this plan"
         assert this_plan != same
+
+
+async def test_batch_of_layer_times_is_compared_with_that_of_the_plan(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(200, 60)) as pilot:
+        details = (await make_plan(pilot)).details
+        stage = replace(details.plan.stages[0], devices=(0, 1))
+        plan = replace(details.plan, stages=(stage,), pipelines=1)
+        batch_size = details.profile.batch_size
+        same = replace(details, plan=replace(plan, micro_batch_size=2 * batch_size))
+        assert describe_layer_batch(same) == ""
+        other = replace(details, plan=replace(plan, micro_batch_size=4 * batch_size))
+        assert f"a device of the plan computes {2 * batch_size} at" in describe_layer_batch(other)
 
 
 async def test_layers_have_no_column_for_stages_of_other_states(folder):

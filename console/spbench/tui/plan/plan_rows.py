@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from spbench.planner.hpgo.baselines import (
     DP_OVERLAP,
@@ -21,18 +20,21 @@ from spbench.planner.output.plan_description import (
 )
 from spbench.planner.output.verification import TimeComparison, Verification, compare_step_parts
 from spbench.planner.plans import Plan, format_span
-from spbench.planner.profile.layers import Profile
 from spbench.planner.request import PlanDetails
 from spbench.planner.simulation.stage_memory import StageMemory, find_bar_limits
-from spbench.record.number_formatting import NOISY, fold_numbers, format_percent, format_time
+from spbench.record.number_formatting import (
+    NOISY,
+    fold_numbers,
+    format_percent,
+    format_time,
+)
 from spbench.report.times import format_day_and_time
 from spbench.tui.widgets.fixed_rows import FixedRow, get_text
 from spbench.tui.widgets.stacked_bars import Bar
 from spbench.tui.widgets.table_columns import Column, TableCell
+from spbench_core.number_text import format_quantity
 
-Item = TypeVar("Item")
-
-_BAR_WIDTH = 20
+BAR_WIDTH = 20
 """Cells of the longest bar in a table."""
 STAGES = (
     Column("stage", "stage", 5, "right"),
@@ -48,7 +50,7 @@ ALTERNATIVES = (
     Column("way", "way", 19),
     Column("step", "step", 8, "right"),
     Column("speedup", "speed-up", 8, "right"),
-    Column("bar", "relative speed-up", _BAR_WIDTH, drop_priority=1),
+    Column("bar", "relative speed-up", BAR_WIDTH, drop_priority=1),
     Column("reason", "note", 10, flexible=True),
 )
 DEVICES = (
@@ -58,15 +60,7 @@ DEVICES = (
     Column("busy", "passes", 6, "right"),
     Column("sums", "all-reduce", 10, "right"),
     Column("idle", "idle", 6, "right"),
-    Column("bar", "share of passes", _BAR_WIDTH, drop_priority=1),
-)
-LAYERS = (
-    Column("layer", "layer", 12, flexible=True),
-    Column("stage", "stage", 5, "right"),
-    Column("forward", "forward", 8, "right"),
-    Column("backward", "backward", 8, "right"),
-    Column("parameters", "parameters", 10, "right"),
-    Column("bar", "forward + backward", _BAR_WIDTH, drop_priority=1),
+    Column("bar", "share of passes", BAR_WIDTH, drop_priority=1),
 )
 MEASURED = (
     Column("part", "part of the step", 19, flexible=True),
@@ -131,7 +125,7 @@ def build_alternative_rows(plan: Plan) -> list[FixedRow]:
         if name != THIS_PLAN and not reason and step == plan_step:
             reason = _AS_FAST
         style = "accent" if name == THIS_PLAN else ""
-        bar_text = _NO_TIME if speedup_key is None else _draw_bar(speedup_key / best_speedup)
+        bar_text = _NO_TIME if speedup_key is None else draw_bar(speedup_key / best_speedup)
         bar = TableCell(bar_text, style or "muted")
         cells = (TableCell(name, style), step, speedup, bar, TableCell(reason, "muted"))
         rows.append(FixedRow(cells, (name, step_s, speedup_key, speedup_key, reason or None)))
@@ -143,12 +137,13 @@ def describe_replicas(plan: Plan) -> str:
     count = plan.stages[0].device_count // plan.pipelines
     if len(plan.stages) > 1 or count < 2 or plan.micro_batch_size % count:
         return ""
-    return f", {plan.micro_batch_size // count} on each of {count} devices"
+    samples = format_quantity(plan.micro_batch_size // count, "sample")
+    return f", {samples} on each of {count} devices"
 
 
-def _draw_bar(share: float) -> str:
+def draw_bar(share: float) -> str:
     """Return a bar, of at least one cell if the share is above 0."""
-    return "█" * max(round(share * _BAR_WIDTH), 1 if share > 0 else 0)
+    return "█" * max(round(share * BAR_WIDTH), 1 if share > 0 else 0)
 
 
 def build_device_rows(details: PlanDetails) -> list[FixedRow]:
@@ -162,7 +157,7 @@ def build_device_rows(details: PlanDetails) -> list[FixedRow]:
             machine = details.cluster.machines[details.cluster.find_machine(device)].name
             cells: list[TableCell | str] = [str(device), machine, fold_numbers(group)]
             cells += map(format_percent, shares)
-            cells.append(TableCell(_draw_bar(shares[0]), "muted"))
+            cells.append(TableCell(draw_bar(shares[0]), "muted"))
             rows.append(FixedRow(cells, (device, machine, group, *shares, shares[0])))
     return sorted(rows, key=lambda row: row.sort_keys[0])
 
@@ -228,54 +223,6 @@ def _make_error_cell(times: TimeComparison, is_disturbed: bool) -> TableCell:
 def _describe_error(times: TimeComparison) -> str:
     percent = format_percent(abs(times.error))
     return f"{percent} too {'low' if times.error < 0 else 'high'}"
-
-
-def build_layer_table(details: PlanDetails) -> tuple[Sequence[Column], list[FixedRow]]:
-    """Return the columns and rows of the profile's layers.
-
-    The stages are left out if the plan has other states than layers.
-    """
-    stage_by_layer = _find_stages_of_layers(details)
-    pass_ms_by_layer = [layer.forward_ms + layer.backward_ms for layer in details.profile.layers]
-    longest_ms = max(pass_ms_by_layer, default=0.0) or 1.0
-    rows = []
-    for index, layer in enumerate(details.profile.layers):
-        stage = stage_by_layer[index]
-        pass_ms = pass_ms_by_layer[index]
-        cells: list[TableCell | str] = [layer.name, "" if stage is None else str(stage)]
-        cells += (format_time(layer.forward_ms), format_time(layer.backward_ms))
-        cells.append(format_memory(layer.parameter_bytes))
-        cells.append(TableCell(_draw_bar(pass_ms / longest_ms), "muted"))
-        keys = [index, stage, layer.forward_ms, layer.backward_ms, layer.parameter_bytes, pass_ms]
-        rows.append(FixedRow(cells, keys))
-    if all(stage is None for stage in stage_by_layer):
-        rows = [FixedRow(_skip_stage(row.cells), _skip_stage(row.sort_keys)) for row in rows]
-        return _skip_stage(LAYERS), rows
-    return LAYERS, rows
-
-
-def describe_layer_sums(profile: Profile) -> str:
-    """Return the times and the parameters of all layers together."""
-    forward = format_time(sum(layer.forward_ms for layer in profile.layers))
-    backward = format_time(sum(layer.backward_ms for layer in profile.layers))
-    parameters = format_memory(sum(layer.parameter_bytes for layer in profile.layers))
-    return f"all layers: forward {forward}, backward {backward}, parameters {parameters}"
-
-
-def _skip_stage(items: Sequence[Item]) -> list[Item]:
-    """Return the items of the columns of `LAYERS` other than that of the stage."""
-    return [item for item, column in zip(items, LAYERS, strict=True) if column.key != "stage"]
-
-
-def _find_stages_of_layers(details: PlanDetails) -> list[int | None]:
-    """Return the stage of each layer; None if the plan has other states."""
-    plan = details.plan
-    if plan.state_count != len(details.profile.layers):
-        return [None] * len(details.profile.layers)
-    return [
-        next((n for n, stage in enumerate(plan.stages) if stage.start <= state < stage.end), None)
-        for state in range(plan.state_count)
-    ]
 
 
 def build_memory_bars(details: PlanDetails) -> tuple[list[Bar], bool]:

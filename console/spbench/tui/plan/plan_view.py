@@ -30,22 +30,25 @@ from spbench.planner.plans import Plan
 from spbench.planner.request import PlanDetails
 from spbench.report.times import format_day_and_time
 from spbench.tui.advice import name_keys
+from spbench.tui.plan.layer_rows import (
+    LAYERS,
+    build_layer_table,
+    describe_layer_batch,
+    describe_layer_sums,
+)
 from spbench.tui.plan.panes import LevelColumns, PlanColumn, PlanPane
 from spbench.tui.plan.plan_rows import (
     ALTERNATIVES,
     DEVICES,
-    LAYERS,
     MEASURED,
     MEMORY_PARTS,
     STAGES,
     WAYS,
     build_alternative_rows,
     build_device_rows,
-    build_layer_table,
     build_memory_bars,
     build_stage_rows,
     build_verification_rows,
-    describe_layer_sums,
     describe_measurement,
     describe_memory_parts,
     describe_replicas,
@@ -205,7 +208,8 @@ step for passes and all-reduces. Layers: the profile."""
         layers_title = Content(f"Layers of {network}, at batch {details.profile.batch_size}")
         self.query_one("#layers-pane").border_title = layers_title
         fill_table(self.query_one("#layers", LineTable), *build_layer_table(details))
-        self.query_one("#layer-sums", Static).update(describe_layer_sums(details.profile))
+        layer_lines = [describe_layer_sums(details.profile), describe_layer_batch(details)]
+        self.query_one("#layer-sums", Static).update("\n".join(filter(None, layer_lines)))
         self.query_one(StepPane).show(details.simulation)
         self.query_one("#explanation", Static).update(
             "\n".join([*explain_plan(details.plan), _MODES.replace("\n", " ")])
