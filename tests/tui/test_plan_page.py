@@ -152,6 +152,18 @@ async def test_columns_of_a_wide_plan_end_at_the_same_line(folder, size):
         assert left_bottom == right_bottom >= page.view.region.bottom
 
 
+async def test_panes_beside_the_plan_are_whole_at_160x48(folder):
+    app = make_console(folder, page="plan")
+    async with app.run_test(size=(160, 48)) as pilot:
+        page = await make_plan(pilot)
+        layers = page.query_one("#layers-pane")
+        await wait_until(pilot, lambda: layers.region.height)
+        alternatives = page.query_one("#alternatives")
+        for widget in (alternatives, page.query_one("#layer-sums")):
+            assert page.view.region.contains_region(widget.region)
+        assert page.query_one("#words-pane").region.y >= alternatives.region.bottom
+
+
 async def test_meanings_of_blocks_are_not_broken(folder):
     app = make_console(folder, page="plan")
     async with app.run_test(size=(160, 48)) as pilot:

@@ -142,13 +142,13 @@ step for passes and all-reduces. Layers: the profile."""
                     yield _make_table("alternatives", ALTERNATIVES)
                     yield Static("", id="alternative-notes", classes="notes", markup=False)
                     yield Static(WAYS, id="ways", classes="notes", markup=False)
+                with PlanPane("The plan in words", id="words-pane"):
+                    yield Static("", id="explanation", classes="notes", markup=False)
             with PlanColumn(id="right", classes="column"):
                 yield StepPane()
                 with PlanPane("Memory of each device, at its peak", id="memory"):
                     yield StackedBars()
                     yield Static("", id="memory-parts", classes="notes", markup=False)
-                with PlanPane("The plan in words"):
-                    yield Static("", id="explanation", classes="notes", markup=False)
                 with PlanPane("Devices", _DEVICES_LEGEND):
                     yield _make_table("devices", DEVICES)
                 with PlanPane("Layers", id="layers-pane"):
