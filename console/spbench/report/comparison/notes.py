@@ -16,6 +16,7 @@ from spbench.report.comparison.compare import (
     TOLERANCE,
     TOLERANCE_WITHOUT_PAST,
     choose_tolerance,
+    rules_out_slowdown,
 )
 from spbench.report.comparison.model import (
     HEADLINE,
@@ -44,6 +45,10 @@ _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: a and b differ by more than {}, "
     "and not by chance by a rank test of medians and of fastest iterations, corrected for the "
     "number of cases."
+)
+_NOT_SLOWER = (
+    "not slower: a slowdown above 10 % is ruled out, and b may be faster. Such a case counts as "
+    "not judged."
 )
 _ONE_BY_ONE = (
     "Metrics other than time are tested one by one, so that 1 of 20 equal ones differs by chance; "
@@ -142,6 +147,8 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
         rows = [row for row in comparison.rows if row.metric == HEADLINE and row.interval]
         tolerances = sorted({choose_tolerance(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
         notes.append(_RULES.format(" or ".join(map(format_exact_percent, tolerances))))
+    if any(pair.headline and rules_out_slowdown(pair.headline) for pair in comparison.cases):
+        notes.append(_NOT_SLOWER)
     if all_metrics:
         notes.append(_ONE_BY_ONE)
         separate_metrics = [

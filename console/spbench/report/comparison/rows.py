@@ -9,6 +9,7 @@ from enum import StrEnum
 from spbench.record.efficiency import format_metric
 from spbench.record.metric_names import format_folded_name
 from spbench.record.number_formatting import DISTURBED, format_factor, format_number
+from spbench.report.comparison.compare import rules_out_slowdown
 from spbench.report.comparison.model import (
     HEADLINE,
     CaseJudgement,
@@ -29,6 +30,7 @@ class OutcomeLabel(StrEnum):
     BETTER = "▲ better"
     SAME = "= same"
     NOT_JUDGED = "? not judged"
+    NOT_SLOWER = "? not slower"
     BROKEN = "✗ broken"
     CANCELLED = "- cancelled"
 
@@ -196,9 +198,10 @@ def _label_case(pair: CasePair, judgement: CaseJudgement | None) -> OutcomeLabel
         return OutcomeLabel.BROKEN
     if pair.cancelled:
         return OutcomeLabel.CANCELLED
-    if judgement is None:
-        return OutcomeLabel.NOT_JUDGED
-    return _LABELS.get(judgement.outcome, OutcomeLabel.NOT_JUDGED)
+    outcome = None if judgement is None else judgement.outcome
+    is_not_slower = pair.headline is not None and rules_out_slowdown(pair.headline)
+    unjudged = OutcomeLabel.NOT_SLOWER if is_not_slower else OutcomeLabel.NOT_JUDGED
+    return _LABELS.get(outcome, unjudged)
 
 
 def _label_metric(row: MetricRow, case_label: OutcomeLabel) -> OutcomeLabel | None:

@@ -169,7 +169,7 @@ def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
         )
         return _Reason(few_text, (_compare_launches([row], needed).advice,))
     if rules_out_slowdown(row):
-        harmless_text = f"no slowdown above {format_percent(RESOLUTION)}, a speed-up is possible"
+        harmless_text = f"not slower by more than {format_percent(RESOLUTION)}, and maybe faster"
         return _Reason(harmless_text, ("`--fail-on worse` accepts that.",))
     is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
     if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + choose_tolerance(row):

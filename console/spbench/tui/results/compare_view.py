@@ -58,6 +58,7 @@ _STYLES = {
     OutcomeLabel.SAME: "muted",
     OutcomeLabel.CANCELLED: "muted",
     OutcomeLabel.NOT_JUDGED: "accent",
+    OutcomeLabel.NOT_SLOWER: "accent",
 }
 _LABELS = list(OutcomeLabel)
 _LARGE_FACTOR = 2
@@ -145,7 +146,8 @@ class CompareRows:
         if row.row.metric == HEADLINE and row.pair.id in self._reasons:
             factor = _describe_factor(row)
             if len(set(self._reasons.values())) == 1:
-                return f"{title}: {factor or 'not judged'}"  # the note below has the reason
+                word = OutcomeLabel.NOT_JUDGED.word if row.label is None else row.label.word
+                return f"{title}: {factor or word}"  # the note below has the reason
             return f"{title}: {factor and f'{factor}: '}{self._reasons[row.pair.id]}"
         parts = [title]
         if row.interval:
@@ -181,9 +183,10 @@ There is one row for each case: its time (slowest rank, median over iterations),
 the 95 % interval of the ratio. A shows all metrics.
 The launches that each side needs grow with the number of compared cases, as all are judged
 together; a launch is one repeat of a case. Same means that a difference of more than 10 % is
-excluded. On a large screen, the chart has the times of both runs of the case under the cursor;
-elsewhere v shows them. The notes give the reason why a case is not judged, and a remedy. Tab goes
-to the notes, which then have more lines; up and down scroll them."""
+excluded, and not slower that a slowdown of more than 10 % is. On a large screen, the chart has the
+times of both runs of the case under the cursor; elsewhere v shows them. The notes give the reason
+why a case is not judged, and a remedy. Tab goes to the notes, which then have more lines; up and
+down scroll them."""
     DEFAULT_CSS = """
     CompareView #compared-runs { height: auto; max-height: 4; }
     CompareView TimesChart { display: none; height: 1fr; max-height: 32; margin-top: 1; }

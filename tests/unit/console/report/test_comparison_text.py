@@ -12,7 +12,7 @@ import pytest
 from spbench.record.number_formatting import format_factor
 from spbench.report.baselines.creation import launch_warnings, make_baseline
 from spbench.report.comparison.compare import compare
-from spbench.report.comparison.model import RunComparison, RunConditions
+from spbench.report.comparison.model import JudgementKind, RunComparison, RunConditions
 from spbench.report.comparison.notes import (
     comparison_notes,
     comparison_summary,
@@ -271,7 +271,7 @@ def test_noise_is_noted_once_per_run_with_its_worst_case(comparison: RunComparis
         (
             make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
             make_case("x", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]}),
-            "Not judged, no slowdown above 10 %, a speed-up is possible: x. "
+            "Not judged, not slower by more than 10 %, and maybe faster: x. "
             "`--fail-on worse` accepts that.",
         ),
         (
@@ -314,6 +314,16 @@ def test_noise_is_noted_once_per_run_with_its_worst_case(comparison: RunComparis
 )
 def test_notes_explain_a_case(a: CasePart, b: CasePart, note: str) -> None:
     assert note in compare_and_note([a], [b])
+
+
+def test_outcome_says_that_a_case_without_a_judgement_is_not_slower() -> None:
+    a = make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]})
+    b = make_case("x", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]})
+    comparison = compare(make_run(a, id="A"), make_run(b, id="B"))
+    (row,) = case_rows(comparison)
+    assert row.label is OutcomeLabel.NOT_SLOWER
+    assert [case.judgement for case in comparison.judgements] == [JudgementKind.UNJUDGED]
+    assert any(note.startswith("not slower: ") for note in table_notes(comparison))
 
 
 def test_note_on_a_difference_that_may_be_chance() -> None:
