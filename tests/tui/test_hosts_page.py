@@ -627,6 +627,15 @@ async def test_newly_measured_links_appear(folder, fake_survey):
         )
 
 
+async def test_all_rows_of_a_small_map_are_shown_on_a_small_screen(folder, fake_survey):
+    record_links(folder / "home")
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: "Slowest: rank 1" in read_screen(app))
+        await wait_until(pilot, lambda: find_line(app, "│ 3 node02"))
+
+
 @pytest.mark.parametrize("has_own_links", [False, True])
 async def test_links_of_a_replayed_run_are_shown(folder, fake_survey, has_own_links):
     if has_own_links:

@@ -38,6 +38,8 @@ MAX_RANKS_DRAWN = 256
 """Largest number of ranks of a matrix of ranks; with more, hosts are drawn."""
 _MAP_LINES = 2
 """Lines of the map without its rows: the heading, and the text about a cell."""
+_MAP_TEXT_LINES = 3
+"""Lines of the texts above and below the map."""
 _MARGIN_LINES = 4
 """Lines of the pane without the map and the list of measurements."""
 _MAX_SHARE = 0.6
@@ -102,6 +104,12 @@ ranks."""
     def has_links(self) -> bool:
         """Whether a run has measured links."""
         return bool(self._runs)
+
+    @property
+    def needed_lines(self) -> int:
+        """The lines of the pane with all rows of the map, and with its frame."""
+        num_rows = self._matrix.ranks if self._matrix is not None else 0
+        return num_rows + _MAP_LINES + _MAP_TEXT_LINES + self.gutter.height
 
     @property
     def has_earlier(self) -> bool:

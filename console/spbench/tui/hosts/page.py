@@ -32,6 +32,7 @@ from spbench.tui.hosts.sources import (
     COLUMNS,
     HostSource,
     SourceRows,
+    SourcesPane,
     SourceTable,
     read_sources,
 )
@@ -42,17 +43,10 @@ _MAX_LIST_SHARE = 0.35
 """Largest share of the height that the lists of sources and hosts take."""
 _MAX_SHORT_LINES = 8
 """The lines that the lists may take on a low screen, and that an error gets."""
+_MIN_FINDINGS_LINES = 6
+"""The lines that findings keep next to links on a narrow screen."""
 _LIST_MARGIN = 3
 """Lines of a list's pane without its rows: the frame and the heading."""
-
-
-class SourcesPane(Vertical):
-    """Sources of hosts: this machine, the command line, and hostfiles."""
-
-    HELP = """\
-The sources of hosts: those typed with H, this machine, the command line, and the hostfiles in the
-folder where the console was opened. u or enter makes runs that are started here use the hosts under
-the cursor; ● marks those in use. With this machine, a suite that names a hostfile uses that."""
 
 
 class HostsPage(Page):
@@ -234,7 +228,11 @@ details and charts."""
         if self.has_class("-narrow") and self._panel is not HostsPanel.DETAILS:
             lower_rows = "1fr 1fr"
             if self._panel is HostsPanel.FINDINGS:
-                max_share = (self.size.height - min(needed_lines, max_lines)) // 2
+                free_lines = self.size.height - min(needed_lines, max_lines)
+                max_share = free_lines // 2
+                if self.has_class("-links"):
+                    links_lines = self.query_one(LinksPane).needed_lines
+                    max_share = min(max_share, max(_MIN_FINDINGS_LINES, free_lines - links_lines))
                 lower_rows = f"{min(self.query_one(FindingsPane).needed_lines, max_share)} 1fr"
         grid_rows = f"{min(needed_lines, max_lines)} {lower_rows}"
         if grid_rows != self._grid_rows:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual.binding import BindingType
+from textual.containers import Vertical
 
 from spbench.errors import UsageError
 from spbench.launch.choice import LaunchChoice
@@ -94,6 +95,15 @@ def _read_options(choice: LaunchChoice) -> HostSource:
     except UsageError as error:
         return HostSource(name, title, choice, error=str(error))
     return HostSource(name, title, choice, hosts)
+
+
+class SourcesPane(Vertical):
+    """Sources of hosts: this machine, the command line, and hostfiles."""
+
+    HELP = """\
+The sources of hosts: those typed with H, this machine, the command line, and the hostfiles in the
+folder where the console was opened. u or enter makes runs that are started here use the hosts under
+the cursor; ● marks those in use. With this machine, a suite that names a hostfile uses that."""
 
 
 class SourceTable(LineTable):
