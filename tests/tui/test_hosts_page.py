@@ -627,7 +627,11 @@ async def test_newly_measured_links_appear(folder, fake_survey):
         )
 
 
-async def test_all_rows_of_a_small_map_are_shown_on_a_small_screen(folder, fake_survey):
+async def test_all_rows_of_a_small_map_are_shown_on_a_small_screen(
+    folder, fake_survey, monkeypatch
+):
+    findings = [Finding("ok", f"part {number}", "is there") for number in range(12)]
+    monkeypatch.setattr(asking_module, "examine_machine", lambda python, ranks, env: findings)
     record_links(folder / "home")
     app = make_console(folder, page="hosts")
     async with app.run_test(size=(80, 24)) as pilot:

@@ -228,11 +228,12 @@ details and charts."""
         if self.has_class("-narrow") and self._panel is not HostsPanel.DETAILS:
             lower_rows = "1fr 1fr"
             if self._panel is HostsPanel.FINDINGS:
-                free_lines = self.size.height - min(needed_lines, max_lines)
-                max_share = free_lines // 2
+                list_lines = min(needed_lines, max_lines)
+                max_share = (self.size.height - list_lines) // 2
                 if self.has_class("-links"):
                     links_lines = self.query_one(LinksPane).needed_lines
-                    max_share = min(max_share, max(_MIN_FINDINGS_LINES, free_lines - links_lines))
+                    free_lines = self.query_one("#body").size.height - list_lines - links_lines
+                    max_share = min(max_share, max(_MIN_FINDINGS_LINES, free_lines))
                 lower_rows = f"{min(self.query_one(FindingsPane).needed_lines, max_share)} 1fr"
         grid_rows = f"{min(needed_lines, max_lines)} {lower_rows}"
         if grid_rows != self._grid_rows:
