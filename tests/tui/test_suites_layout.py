@@ -145,7 +145,7 @@ async def test_many_focused_cases_have_the_rows_of_a_small_terminal(suite):
         launches = app.screen.query_one("#launches")
         await wait_until(pilot, lambda: launches.size.height == 1)
         await wait_until(pilot, lambda: table.size.height >= 9)  # with the heading
-        await wait_until(pilot, lambda: command.outer_size.height == 1)
+        await wait_until(pilot, lambda: command.outer_size.height == 3)
         assert get_text_pane(app).editor.size.height >= 3
         await pilot.press("e")
         await wait_until(pilot, lambda: command.outer_size.height >= 5)
@@ -154,7 +154,7 @@ async def test_many_focused_cases_have_the_rows_of_a_small_terminal(suite):
         await wait_until(pilot, lambda: app.focused is command)
         assert command.outer_size.height >= 5
         table.focus()
-        await wait_until(pilot, lambda: command.outer_size.height == 1)
+        await wait_until(pilot, lambda: command.outer_size.height == 3)
 
 
 async def test_few_focused_cases_leave_lines_for_the_command(suite):

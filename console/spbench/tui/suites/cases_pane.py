@@ -43,6 +43,8 @@ _MAX_TABLE_SHARE = 0.6
 _MIN_SPLIT_WIDTH = 100
 _MIN_SPLIT_HEIGHT = 30
 """Size of the terminal from which text, table and command have enough rows at once."""
+_FOLDED_HEIGHT = 3
+"""Lines of the command below many focused cases in a small terminal; see its CSS."""
 _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
@@ -158,7 +160,7 @@ class CasesPane(Vertical):
     CasesPane.-fitted > CommandPane { height: 1fr; max-height: 100%; }
     /* In a small terminal the focused cases have the rows of the text, many also those below. */
     CasesPane#cases-pane.high { height: 99fr; }
-    CasesPane.folded > CommandPane { height: 1; min-height: 1; }
+    CasesPane.folded > CommandPane { height: 1fr; min-height: 3; max-height: 100%; padding: 0 2; }
     CasesPane.small #launches { display: none; }
     CasesPane.small.high #launches.shown { display: block; }
     """
@@ -214,9 +216,12 @@ class CasesPane(Vertical):
 
     def _fit_table(self) -> None:
         is_roomy = self.size.height >= _MIN_FITTED_HEIGHT or self.has_class("high")
-        fitted = is_roomy and not self.has_class("folded")
-        self.set_class(fitted, "-fitted")
-        self.cases.styles.height = self.cases.needed_height if fitted else "1fr"
+        is_folded = self.has_class("folded")
+        self.set_class(is_roomy and not is_folded, "-fitted")
+        height = self.cases.needed_height
+        if is_folded:
+            height = min(height, self.size.height - _FOLDED_HEIGHT)
+        self.cases.styles.height = height if is_roomy else "1fr"
 
     @property
     def cases(self) -> CasesTable:
