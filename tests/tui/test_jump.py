@@ -80,6 +80,22 @@ async def test_row_shows_the_benchmark_that_a_word_found(tmp_path):
         await wait_until(pilot, lambda: "link.pingpong in halo.yaml" in read_screen(app))
 
 
+def test_equal_matches_are_grouped_by_kind_and_shown_cases_come_first():
+    suite_case = DestinationKind.SUITE_CASE
+    run_case = DestinationKind.RUN_CASE
+    destinations = [
+        Destination(suite_case, "noise", "suites/a.yaml", "suites", "a.yaml"),
+        Destination(run_case, "noise", "run 1", "results", "run 1"),
+        Destination(suite_case, "noise", "suites/b.yaml", "suites", "b.yaml"),
+        Destination(DestinationKind.SUITE, "noise.yaml", "suites/", "noise.yaml"),
+        Destination(suite_case, "noise", "suites/open.yaml", "suites"),
+        Destination(run_case, "noise", "run 2", "run", "run 2"),
+    ]
+    locations = [match.location for match in find_destinations(destinations, "noise")]
+    cases = ["suites/open.yaml", "run 2", "suites/a.yaml", "suites/b.yaml", "run 1"]
+    assert locations == ["suites/", *cases]
+
+
 def test_shipped_suites_come_after_equal_matches():
     shipped = Destination(DestinationKind.SUITE, "resnet.yaml", "shipped", "shipped:resnet")
     shipped_case = Destination(
@@ -90,7 +106,7 @@ def test_shipped_suites_come_after_equal_matches():
     other = make_destination("my-resnet")
     destinations = [shipped, shipped_case, other, own_case, run]
     assert find_destinations(destinations, "resn") == [
-        *(own_case, run),
+        *(run, own_case),
         *(shipped, shipped_case),
         other,
     ]

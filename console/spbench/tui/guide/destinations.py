@@ -42,6 +42,10 @@ class DestinationKind(Enum):
     RUN_CASE = "case of run"
 
 
+_KINDS = tuple(DestinationKind)
+_CASE_KINDS = frozenset({DestinationKind.SUITE_CASE, DestinationKind.RUN_CASE})
+
+
 @dataclass(frozen=True)
 class Destination:
     """A suite, run, host or case.
@@ -66,6 +70,19 @@ class Destination:
     def is_shipped(self) -> bool:
         """Whether it is a shipped suite or a case of one."""
         return PREFIX in (self.key[: len(PREFIX)], self.owner[: len(PREFIX)])
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is a case of the open suite or of the watched run."""
+        if self.kind is DestinationKind.SUITE_CASE:
+            return not self.owner
+        return self.kind is DestinationKind.RUN_CASE and self.key == "run"
+
+    @property
+    def rank(self) -> tuple[bool, bool, int]:
+        """The order of equal matches: by kind, with shown cases before others."""
+        is_other_case = self.kind in _CASE_KINDS and not self.is_shown
+        return self.is_shipped, is_other_case, _KINDS.index(self.kind)
 
     @cached_property
     def search_text(self) -> str:
@@ -172,8 +189,9 @@ def find_destinations(destinations: Sequence[Destination], text: str) -> list[De
     """Return the destinations that have all words of a text, the best matches first.
 
     A word matches if it is part of a destination. If no destination has all words, it also matches
-    a name that has its letters in the same order. Shipped suites and their cases come after equal
-    matches.
+    a name that has its letters in the same order. Equal matches are grouped by kind. Cases of the
+    open suite and of the watched run come before other cases. Shipped suites and their cases come
+    last.
     """
     wanted_words = text.lower().split()
     if not wanted_words:
@@ -192,7 +210,7 @@ def _rank(
         score = _rate(wanted_words, destination, rate_word)
         if score:
             scored.append((score, destination))
-    scored.sort(key=lambda pair: (-pair[0], pair[1].is_shipped))
+    scored.sort(key=lambda pair: (-pair[0], pair[1].rank))
     return [destination for _, destination in scored]
 
 
