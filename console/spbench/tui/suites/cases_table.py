@@ -35,7 +35,9 @@ shown or removes their marks. F5 and F6 run the marked cases, which keep their m
 removes them. If none is marked, F5 runs all and F6 runs the selected one. The estimate is the
 duration in earlier runs, or with ~ one computed from the work for an idle machine, within a factor
 of 5. It leaves out the start of the launch, which cases share: the total below the table includes
-it, with its length in brackets. Unknown: the work depends on your code or on a GPU."""
+it, with its length in brackets. Unknown: the work depends on your code or on a GPU. The line below
+the cases says how many launches each needs (repeat) before a comparison of two runs can find a
+difference: the more cases a run has, the more launches."""
     DEFAULT_CSS = """
     CasesTable > #launches { height: auto; display: none; color: $text-muted; }
     CasesTable > #launches.shown { display: block; }
