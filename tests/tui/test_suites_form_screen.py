@@ -167,13 +167,13 @@ async def test_list_of_choices_begins_with_the_present_one(suite):
     ("width", "shown"),
     [
         (80, "vertical divides the width, horizontal the height, square (default) both"),
-        (60, "vertical divides the width, horizontal the height…"),
-        (30, "vertical divides the width…"),
-        (26, "vertical divides the…"),
-        (46, "vertical divides the width, horizontal the…"),
+        (60, "vertical divides the width, horizontal the height"),
+        (30, "vertical divides the width"),
+        (25, "vertical divides"),
+        (46, "vertical divides the width"),
     ],
 )
-def test_shortened_description_ends_with_an_ellipsis(width, shown):
+def test_shortened_description_ends_with_a_whole_clause(width, shown):
     assert fit_clauses(SLICE_METHOD.help, width).rstrip() == shown
 
 
@@ -184,7 +184,10 @@ def test_shortened_description_without_its_details_is_complete():
         == "method that transfers halos; auto times the possible ones"
     )
     assert fit_clauses(help, 40).rstrip() == "method that transfers halos"
-    assert fit_clauses(help, 20).rstrip() == "method that…"
+    assert fit_clauses(help, 20).rstrip() == "method"
+    assert fit_clauses("kind of the store; default: the first of the list", 37).rstrip() == (
+        "kind of the store"
+    )
 
 
 async def test_row_has_texts_before_its_inputs_are_mounted(suite):

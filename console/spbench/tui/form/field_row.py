@@ -29,8 +29,13 @@ SET_SIGN = "•"
 _CLAUSE_END = re.compile(r"[,;:] ")
 _SENTENCE_END = re.compile(r"[;:] ")
 """Ends of a description without its details, which the hint has."""
-_MIN_CLAUSE_SHARE = 0.6
-"""The share of the width that the first clauses fill; otherwise more words are shown."""
+_OPEN_END = re.compile(r"(; default|:? [({][^)}]*)$")
+"""An end without its value or its closing bracket."""
+_OPEN_WORDS = (
+    "a after all also an and any are as at be before by does each for from has if in into is it its"
+    " must not of on one or per so such than that the their to until when where which while with"
+)
+"""Words at which a shortened description does not end."""
 _MAX_HINT = 360
 """The number of characters that fit into the hint in a terminal of 80 columns."""
 
@@ -125,21 +130,26 @@ class FormRow(Widget):
 
 
 def fit_clauses(text: str, width: int) -> str:
-    """Return a text in ``width`` cells, or its first clauses.
+    """Return a text in ``width`` cells, or its first clauses or words.
 
-    If a clause is cut, or a comma follows, it ends with an ellipsis.
+    The hint below the form has the whole text of the focused field.
     """
+    for end_pattern in (_SENTENCE_END, _CLAUSE_END):
+        if cell_width(text) > width:
+            starts = [text[: end.start()] for end in end_pattern.finditer(text)]
+            fitting_starts = [start for start in starts if cell_width(start) <= width]
+            text = _OPEN_END.sub("", fitting_starts[-1]) if fitting_starts else text
+    return _cut_behind_word(text, width)
+
+
+def _cut_behind_word(text: str, width: int) -> str:
+    """Return a text in ``width`` cells, cut after a word that can end it."""
     if cell_width(text) > width:
-        starts = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
-        fitting_starts = [start for start in starts if cell_width(start) <= width]
-        text = fitting_starts[-1] if fitting_starts else text
-    clauses = text
-    while cell_width(text) > width and (ends := list(_CLAUSE_END.finditer(clauses))):
-        clauses = clauses[: ends[-1].start()]
-        if cell_width(clauses) < _MIN_CLAUSE_SHARE * width:
-            break
-        text = f"{clauses}…"
-    return _fit_words(text, width)
+        shown_words = _OPEN_END.sub("", text[: width + 1].rpartition(" ")[0]).split()
+        while shown_words and shown_words[-1] in _OPEN_WORDS.split():
+            shown_words.pop()
+        text = " ".join(shown_words).rstrip(",;:") or text
+    return fit(text, width)
 
 
 def _fit_words(text: str, width: int) -> str:
