@@ -391,6 +391,23 @@ async def test_set_rows_replaces_the_rows():
         assert app.table.cursor_key == 1
 
 
+class FewCells(NumberRows):
+    """Rows with two cells."""
+
+    def cells(self, key):
+        return super().cells(key)[:2]
+
+
+async def test_set_rows_with_more_columns_shows_their_cells():
+    app = TableApp(NumberRows([1, 2]))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.set_rows(FewCells([3]), COLUMNS[:2])
+        await pilot.pause()
+        app.table.set_rows(NumberRows([70]), COLUMNS)
+        await pilot.pause()
+        assert render_lines(app.table)[1].split()[-4] == "70"
+
+
 async def test_blanks_are_left_out_before_columns():
     rows = NumberRows([10])
     app = TableApp(rows)

@@ -196,8 +196,9 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         if columns is not None:
             self._set_columns(columns)
         self._update_row_source()
-        self._reorder(force=True)
-        self._fit_columns()
+        self._update_order(force=True)
+        self._fit_columns()  # before the rows are painted, which may have more columns than before
+        self._repaint()
 
     def move_to(self, key: Hashable) -> None:
         """Move the cursor to a row, if it is shown."""
@@ -243,9 +244,12 @@ s sorts by the next column, S turns the order round; a click on a heading does b
         self.refresh()
 
     def _reorder(self, force: bool = False) -> None:
+        self._update_order(force)
+        self._repaint()
+
+    def _update_order(self, force: bool) -> None:
         if self._order.update(monotonic(), force):
             self._keep_cursor_on_row()
-        self._repaint()
 
     def _keep_cursor_on_row(self) -> None:
         """Keep the cursor on its row, and in its line unless the view is at the top."""
