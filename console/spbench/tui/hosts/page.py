@@ -43,7 +43,7 @@ _MAX_LIST_SHARE = 0.35
 """Largest share of the height that the lists of sources and hosts take."""
 _MAX_SHORT_LINES = 8
 """The lines that the lists may take on a low screen, and that an error gets."""
-_MIN_FINDINGS_LINES = 6
+_MIN_FINDINGS_LINES = 5
 """The lines that findings keep next to links on a narrow screen."""
 _LIST_MARGIN = 3
 """Lines of a list's pane without its rows: the frame and the heading."""
