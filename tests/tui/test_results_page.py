@@ -42,6 +42,7 @@ from support.sample_events import (
 from support.tui.app_driver import SIZES, post_keys, read_screen, wait_until
 from support.tui.results_page import (
     MEDIUM_SIZE,
+    WIDTHS,
     describe_swept_case,
     find_line,
     list_case_events,
@@ -1114,3 +1115,16 @@ async def test_small_screen_marks_the_cut_of_a_summary(tmp_path):
         summary = read_widget(app, "#run-summary")
         assert summary.endswith("… (o: all)")
         assert app.screen.query_one("#run-summary").size.height == len(summary.splitlines())
+
+
+async def test_small_screen_shows_cases_before_the_summary(tmp_path):
+    findings = ["rank 1 of node01 is slow in " + ", ".join(f"case{i}" for i in range(100))]
+    cases = [describe_swept_case(width, "a") for width in WIDTHS]
+    events = [*make_started_run(*cases), job_end(), run_end("failed", 1, findings=findings)]
+    record_run(tmp_path / "home", events)
+    app = open_results(tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        page = await wait_for_run(pilot)
+        await wait_until(pilot, lambda: "(o: all)" in read_widget(app, "#run-summary"))
+        table = page._views.cases.table
+        await wait_until(pilot, lambda: table.size.height >= 1 + len(cases))

@@ -48,7 +48,7 @@ _TIME = "time_ms"
 _MIN_REASON_WIDTH = 16
 """Width from which the table has the reasons, which the remarks below it repeat in full."""
 SUMMARY_SHARE = 0.3
-"""Share of the lines that the summary of the run may take."""
+"""Share of the lines that the summary of the run may take above a chart."""
 _CUT_SUMMARY = "… (o: all)"
 """The end of a summary that is cut: the Run page has all of it."""
 _CHART_HINT = "press v twice for the chart of its times"
@@ -59,7 +59,7 @@ TEXT_LINES = 16
 MIN_HISTORY_LINES = 10
 """Lines from which the plot over runs is shown."""
 MIN_ROWS = 4
-"""Rows of the table before which the summary takes no more than its share."""
+"""Rows of the table that a summary above a chart leaves at least."""
 REMARK_LINES = 2
 """Lines below the table that are left for remarks on the case."""
 OVERSUBSCRIBED = "~ more ranks than cores: the times are not the hardware's"
@@ -148,7 +148,7 @@ Enter opens all that was measured of a case. The case under the cursor is the on
 and plots show."""
     DEFAULT_CSS = """
     CasesView #run-summary { height: auto; }
-    CasesView #case-remarks { height: auto; max-height: 4; color: $text-muted; }
+    CasesView #case-remarks { height: auto; max-height: 2; color: $text-muted; }
     CasesView TimesChart { display: none; height: 11; margin-top: 1; }
     CasesView.-with-chart TimesChart { display: block; }
     CasesView.-with-chart #case-remarks { max-height: 1fr; margin-top: 1; }
@@ -270,8 +270,9 @@ and plots show."""
     def _show_summary(self, case_count: int) -> None:
         """Show the summary in the lines that the table leaves; an ellipsis marks a cut."""
         height = self.size.height
-        table_lines = 1 + min(case_count, MIN_ROWS)
-        limit = max(round(SUMMARY_SHARE * height), height - table_lines - REMARK_LINES)
+        table_lines = 1 + (min(case_count, MIN_ROWS) if self.has_chart else case_count)
+        least_lines = round(SUMMARY_SHARE * height) if self.has_chart else 1
+        limit = max(least_lines, height - table_lines - REMARK_LINES)
         summary = self._summary
         if self.run is not None and not self.has_chart:
             summary = Content("\n").join(summary.split("\n")[1:])  # the runs' pane has the id
