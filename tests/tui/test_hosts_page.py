@@ -774,6 +774,8 @@ async def test_first_reading_of_the_load_is_at_the_right(folder, fake_survey):
     async with app.run_test(size=(200, 60)) as pilot:
         page = await wait_for_examination(pilot)
         pane = page.query_one("#load-chart", LoadChartPane)
+        # The page shows its own readings, without values here, after each of both.
+        await wait_until(pilot, lambda: min(page._load_read_at, page._polled_at) > 0)
         history = LoadHistory()
         history.add(0.5)
         pane.show(history, 3.0)
