@@ -279,8 +279,8 @@ def _describe_passed_over(state: RunState) -> str:
     if not waiting:
         return ""
     if len(waiting) == 1:
-        return f"{waiting[0]} runs later, in a separate launch"
-    return f"{len(waiting)} cases run later, in separate launches"
+        return f"case {waiting[0]}: later, in a separate launch"
+    return f"{len(waiting)} cases: later, in separate launches"
 
 
 def _has_begun(case: CaseState) -> bool:
