@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from textual.app import App
 
 from spbench.tui.pages import PAGES
+from spbench.tui.panes import Pane
 from support.tui.app_driver import make_console, read_screen, wait_until
 from support.tui.recorded_pages import make_page_console, wait_for_page
 
@@ -18,6 +20,28 @@ def find_style(app, text):
     """Return the style of the segment with a text."""
     strips = app.screen._compositor.render_strips()
     return next(part.style for strip in strips for part in strip if text in part.text)
+
+
+class PaneApp(App):
+    def compose(self):
+        yield Pane("Iterations of halo: slowest rank", id="pane")
+
+
+@pytest.mark.parametrize(
+    ("width", "title"),
+    [
+        (64, "Iterations of halo: slowest rank  2 of 5, v: logs"),
+        (50, "Iterations of halo: slowest rank  2 of 5, v"),
+        (40, "Iterations of halo: slowest rank"),
+    ],
+)
+async def test_hint_gives_way_to_the_title_of_its_pane(width, title):
+    app = PaneApp()
+    async with app.run_test(size=(width, 9)) as pilot:
+        pane = app.query_one(Pane)
+        await wait_until(pilot, lambda: pane.outer_size.width == width)
+        pane.set_hint("2 of 5, v: logs")
+        assert str(pane.border_title) == title
 
 
 async def test_each_pane_has_a_title_in_sentence_case(recorded_folder):

@@ -10,12 +10,13 @@ from textual.widgets import Input
 
 from spbench.tui.widgets.keys import make_binding
 from spbench.tui.widgets.line_table import LineTable
-from spbench.tui.widgets.text import cell_width, fit
+from spbench.tui.widgets.text import cell_width
 
 READING = "reading ..."
 """The content of a pane until it is known."""
-_TITLE_MARGIN = 8
+_TITLE_MARGIN = 6
 """Columns of the line of a title without its text: corners, lines, and spaces."""
+_HINT_GAP = "  "
 
 
 class Pane(Vertical):
@@ -49,23 +50,26 @@ class Pane(Vertical):
         self._draw_title()
 
     def set_hint(self, hint: str) -> None:
-        """Change the note behind the title, which is not cut in a narrow pane."""
+        """Change the note behind the title, which gives way to it in a narrow pane.
+
+        Without space for all of it, it ends before its colon.
+        """
         if hint != self._hint:
             self._hint = hint
             self._draw_title()
 
     def on_resize(self) -> None:
-        """Cut the title again, so that the note behind it fits."""
+        """Show as much of the note behind the title as fits."""
         if self._hint:
             self._draw_title()
 
     def _draw_title(self) -> None:
         note = "z: all panes" if self._is_zoomed else self._hint
-        title = self._title
-        if note:
-            width = self.outer_size.width - _TITLE_MARGIN - cell_width(note)
-            title = fit(title, width) if 0 < width < cell_width(title) else title
-            title = f"{title}  {note}"
+        width = self.outer_size.width - _TITLE_MARGIN - cell_width(self._title + _HINT_GAP)
+        candidates = (note, note.partition(":")[0])
+        if self.outer_size.width:  # it is 0 before the first layout
+            note = next((text for text in candidates if cell_width(text) <= width), "")
+        title = f"{self._title}{_HINT_GAP}{note}" if note else self._title
         if title != str(self.border_title or ""):
             self.border_title = Content(title)  # not parsed as markup
 
