@@ -23,7 +23,7 @@ class RankState:
     activity: str = ""
     """The benchmark's name of its activity while its phase is ``working``."""
     phase_since: float = 0.0
-    """The time at which it first reported its activity, by its own clock."""
+    """The time at which it began its case or first reported its activity, by its own clock."""
     case: str | None = None
     repeat: int = 0
     done: int = 0

@@ -346,6 +346,7 @@ class RunState:
         rank.case = case.id
         rank.repeat = event["repeat"]
         rank.activity = ""
+        rank.phase_since = event["time"]
         rank.done = 0
         rank.total = 0
         rank.last_ms = None

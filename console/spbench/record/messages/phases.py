@@ -62,7 +62,7 @@ def _describe_launch(job: JobState, ranks: Collection[RankState], now: float) ->
         all_ready = "the rank is ready" if job.np == 1 else f"all {job.np} ranks are ready"
         return f"{all_ready}, {elapsed}"
     if phases[RankPhase.SETUP] == num_ranks:
-        first = min(rank.last_heard for rank in ranks)
+        first = min(rank.phase_since for rank in ranks)
         return f"set-up and warm-up, {_format_seconds_since(first, now)}"
     return ""
 

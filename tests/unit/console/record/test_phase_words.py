@@ -105,7 +105,8 @@ class StartingRun:
     def set_phases(self, *phases):
         for number, phase in enumerate(phases):
             self.state.ranks[number] = make_rank(number, phase)
-            self.state.ranks[number].last_heard = 107.0
+            self.state.ranks[number].phase_since = 107.0
+            self.state.ranks[number].last_heard = 109.5
 
     def describe(self, now=110.0):
         return describe_start(self.state, now)
