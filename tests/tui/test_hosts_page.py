@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from textual.app import App
 
 from spbench.engine import background
 from spbench.launch import doctor
@@ -769,19 +770,19 @@ def test_sparkline_is_as_wide_as_its_readings():
     assert len(fact.text) == len("123 100 % now")
 
 
-async def test_first_reading_of_the_load_is_at_the_right(folder, fake_survey):
-    app = make_console(folder, page="hosts")
-    async with app.run_test(size=(200, 60)) as pilot:
-        page = await wait_for_examination(pilot)
-        pane = page.query_one("#load-chart", LoadChartPane)
-        # The page shows its own readings, without values here, after each of both.
-        await wait_until(pilot, lambda: min(page._load_read_at, page._polled_at) > 0)
+async def test_first_reading_of_the_load_is_at_the_right():
+    class PaneApp(App):
+        def compose(self):
+            yield LoadChartPane("Cores busy", id="load-chart")
+
+    app = PaneApp()
+    async with app.run_test(size=(100, 20)) as pilot:
+        chart = app.query_one(TimelineChart)
+        await wait_until(pilot, lambda: chart.size.width > 0)
         history = LoadHistory()
         history.add(0.5)
-        pane.show(history, 3.0)
-        chart = pane.query_one(TimelineChart)
+        app.query_one(LoadChartPane).show(history, 3.0)
         assert chart.count_stops() == HISTORY_LENGTH
-        await pilot.pause()
         chart.move_to(HISTORY_LENGTH - 1)
         [summary] = chart.draw(chart.size.width, 1)
         assert "50.0 %" in summary[0][0]
