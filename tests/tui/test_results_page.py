@@ -731,6 +731,21 @@ async def test_marked_run_is_plotted_over_the_parameter_too(tmp_path, home):
         assert "vertical lines: minimum to p95" in read_screen(app)
 
 
+async def test_run_without_a_sweep_has_its_cases_instead_of_a_chart(tmp_path, home):
+    single_case = [event for case in (describe_case("alone"),) for event in make_started_run(case)]
+    record_run(home, [*single_case, job_end(), run_end("passed", 0)], finished=2000.0)
+    app = open_results(tmp_path)
+    async with app.run_test(size=MEDIUM_SIZE) as pilot:
+        page = await wait_for_run(pilot)
+        await pilot.press("end", "X")
+        await wait_until(pilot, lambda: "of made over width" in read_screen(app))
+        await pilot.press("home")
+        await wait_until(pilot, lambda: "The suite sweeps no parameter" in read_screen(app))
+        assert page._view is View.PARAMETER
+        await pilot.press("end")
+        await wait_until(pilot, lambda: "of made over width" in read_screen(app))
+
+
 async def test_small_screen_has_the_rows_of_cases_and_the_way_to_the_chart(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -805,7 +820,7 @@ async def test_reports_runs_that_cannot_be_plotted_or_read(tmp_path):
     async with app.run_test(size=MEDIUM_SIZE) as pilot:
         page = await wait_for_run(pilot)
         await pilot.press("X")
-        await wait_until(pilot, lambda: "a measured nothing" in read_screen(app))
+        await wait_until(pilot, lambda: "The suite sweeps no parameter" in read_screen(app))
         for view in ("cases", "compare", "times", "over runs"):
             await pilot.press("v")
             assert page._view == view

@@ -59,10 +59,15 @@ def describe_runs_without(
     return f"Not measured in {', '.join(lacking[:_MAX_POINTS])}{omission}"
 
 
+def find_swept_case(run: RecordedRun) -> str | None:
+    """Return the name of the first case that sweeps a parameter; None without any."""
+    names = dict.fromkeys(case.name for case in run.cases.values())
+    return next((name for name in names if find_swept_parameters(run, name)), None)
+
+
 def explain_no_sweep(run: RecordedRun, case_name: str) -> str:
     """Explain that a case sweeps nothing, with the keys to one with a sweep."""
-    names = dict.fromkeys(case.name for case in run.cases.values())
-    swept = next((name for name in names if find_swept_parameters(run, name)), None)
+    swept = find_swept_case(run)
     message = f"the suite sweeps no parameter of {case_name}"
     if swept is None:
         return message

@@ -19,6 +19,7 @@ from spbench.report.recorded import RecordedRun
 from spbench.tui.results.case_times import BASELINE_TIMES, LoadedTimes
 from spbench.tui.results.compared_sides import SideA
 from spbench.tui.results.library import OwnBaselineError, RunLibrary
+from spbench.tui.results.plot_series import find_swept_case
 from spbench.tui.results.views import View
 from spbench.tui.results.views_pane import ViewsPane
 from spbench_core.events.statuses import RunStatus
@@ -133,7 +134,12 @@ class ViewLoader:
             cases = views.cases
             position = cases.describe_position()
             views.plot.show_runs(history, cases.selected_case(), request.marks, position)
+        elif request.view is View.PARAMETER and find_swept_case(run) is None:
+            views.show_content(View.CASES)
+            views.cases.show_note("The suite sweeps no parameter: there is no chart over one.")
+            await self._show_case_times(run, request)
         elif request.view is View.PARAMETER:
+            views.show_content(View.PARAMETER)
             marked = await self._load_marked(request)
             views.plot.show_parameter(run, views.cases.selected_case(), marked)
 
