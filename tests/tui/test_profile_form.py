@@ -113,6 +113,7 @@ async def test_invalid_size_of_a_network_is_reported_in_the_form(tmp_path, reque
         for text in ("x", "12"):
             await fill_form(pilot, form, "depth", text)
             await wait_until(pilot, lambda: form.query_one("#message").has_class("wrong"))
+            assert "--set" not in read_screen(app)
             await pilot.press("ctrl+s")
             await pilot.pause()
             assert app.screen is form

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -115,6 +116,10 @@ def forecast_measurement(request: ProfileRequest, context: ConsoleContext) -> Me
     )
 
 
+_OPTIONS = re.compile(r" \(with --set [^)]*\)")
+"""The options that an error names, which a user of the form does not type."""
+
+
 class ProfileForm(FieldForm[ProfileRequest]):
     """A form that returns the profile to measure, or None if it is left.
 
@@ -163,13 +168,13 @@ Ctrl+S and F5 measure, and Escape leaves the form."""
             reader.errors[_MODEL] = "name your network as module:callable"
         rows.show_errors(reader.errors)
         if reader.errors:
-            self.show_problems(reader.errors.values())
+            self._reject(reader.errors.values())
             return None
         request = ProfileRequest(model, params, reader.text(_FILE.name) or _name_file(model, {}))
         try:
             forecast = await asyncio.to_thread(forecast_measurement, request, self._shared)
         except SpbenchError as error:
-            self.show_problems([str(error)])
+            self._reject([_OPTIONS.sub("", str(error))])
             return None
         output = _name_file(model, forecast.params)
         rows.show_defaults({**forecast.default_texts, _FILE.name: output})
@@ -179,6 +184,11 @@ Ctrl+S and F5 measure, and Escape leaves the form."""
             f"Ctrl+S or F5 measures it, {forecast.duration or 'for an unknown time'}."
         )
         return request
+
+    def _reject(self, problems: Iterable[str]) -> None:
+        """Show errors, without the command of the values before."""
+        self.query_one("#command", Static).update("")
+        self.show_problems(problems)
 
 
 def _name_file(model: str, params: Mapping[str, Any]) -> str:
