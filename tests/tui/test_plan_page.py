@@ -557,7 +557,7 @@ async def test_measured_run_appears_next_to_the_plan(folder, monkeypatch):
         error = (1000 * page.details.plan.step_s - 2000) / 2000
         assert f"{format_percent(abs(error))} too {'low' if error < 0 else 'high'}" in row
         assert "a step takes 2.00 s, the prediction is" in read_screen(app)
-        for part in ("passes and messages", "all-reduce", "rest"):
+        for part in ("passes and messages", "all-reduce after them", "rest"):
             await wait_until(
                 pilot, lambda part=part: re.search(rf"{part} +[\d.]+ [mu]?s", read_screen(app))
             )

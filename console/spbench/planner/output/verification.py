@@ -81,7 +81,7 @@ def compare_step_parts(plan: Plan, verification: Verification) -> dict[str, Time
     measured_all_reduce_ms = verification.parts_ms.get(_ALL_REDUCE, 0.0)
     return {
         _PASSES: TimeComparison(passes_ms, measured_passes_ms),
-        "all-reduce": TimeComparison(all_reduce_ms, measured_all_reduce_ms),
+        "all-reduce after them": TimeComparison(all_reduce_ms, measured_all_reduce_ms),
         REST: TimeComparison(
             step.predicted_ms - passes_ms - all_reduce_ms,
             max(0.0, step.measured_ms - measured_passes_ms - measured_all_reduce_ms),

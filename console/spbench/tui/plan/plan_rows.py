@@ -63,7 +63,7 @@ DEVICES = (
     Column("bar", "share of passes", BAR_WIDTH, drop_priority=1),
 )
 MEASURED = (
-    Column("part", "part of the step", 19, flexible=True),
+    Column("part", "part of the step", 21, flexible=True),
     Column("predicted", "predicted", 9, "right"),
     Column("measured", "measured", 8, "right"),
     Column("error", "prediction", 16, "right"),
