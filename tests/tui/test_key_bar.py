@@ -100,10 +100,12 @@ def test_narrow_bar_leaves_out_whole_keys_and_keeps_help():
         assert len(fitting_keys) == 1 or sum(key.width for key in fitting_keys) <= available
 
 
-def test_first_keys_of_the_page_are_more_important_than_palette_and_quit():
+def test_first_keys_of_the_page_are_more_important_than_the_palette_but_not_than_quit():
     keys = make_keys("a", "b", "c", "d", "e", *GENERAL_IDS)
-    width = sum(key.width for key in make_keys("a", "b", "c", "d", "app.cheat-sheet", "app.help"))
-    assert list_ids(fit_keys(keys, width)) == ["a", "b", "c", "d", "app.cheat-sheet", "app.help"]
+    general = ["app.quit", "app.cheat-sheet", "app.help"]
+    width = sum(key.width for key in make_keys("a", "b", "c", "d", *general))
+    assert list_ids(fit_keys(keys, width)) == ["a", "b", "c", "d", *general]
+    assert list_ids(fit_keys(keys, width - 1)) == ["a", "b", "c", *general]
 
 
 @pytest.mark.parametrize("page", [entry.name for entry in PAGES])
@@ -142,6 +144,8 @@ async def test_key_of_the_next_view_fits_a_small_terminal_after_a_failure(tmp_pa
         app.context.watch_run(list_summaries(home)[-1].folder, show=False)
         await wait_until(pilot, lambda: "F Run failed" in read_key_bar(app))
         assert " v " in read_key_bar(app)
+        assert "^Q Quit" in read_key_bar(app)
+        assert "? Keys" in read_key_bar(app)
 
 
 async def test_suites_page_shows_the_keys_of_the_chosen_case(suite):

@@ -17,7 +17,7 @@ from spbench.tui.widgets.text import cell_width
 GENERAL_IDS = ("app.quit", "app.palette", "app.cheat-sheet", "app.help")
 """Ids of the keys at the right end of the bar, from left to right."""
 LEADING_KEYS = 4
-"""Number of keys of pane and page that are more important than palette and quit."""
+"""Number of keys of pane and page that are more important than the palette."""
 _GAP_WIDTH = 1
 """Smallest number of cells between the keys of the page and the general ones."""
 _KEY_PADDING = 3
@@ -129,14 +129,15 @@ def find_key_rank(id: str | None, order: Sequence[str]) -> int:
 def fit_keys(keys: Iterable[BarKey], width: int) -> list[BarKey]:
     """Return the keys that fit in ``width`` cells, in their order.
 
-    Whole keys are left out, the least important first. The key of the help stays.
+    Whole keys are left out, the least important first. Those of help, all keys and quit stay
+    longest.
     """
     fitting_keys = list(keys)
     contextual = [key.id for key in fitting_keys if key.id not in GENERAL_IDS]
     importance = [
-        *("app.help", "app.cheat-sheet"),
+        *("app.help", "app.cheat-sheet", "app.quit"),
         *contextual[:LEADING_KEYS],
-        *("app.palette", "app.quit"),
+        "app.palette",
         *contextual[LEADING_KEYS:],
     ]
     while len(fitting_keys) > 1 and sum(key.width for key in fitting_keys) > width:
