@@ -695,9 +695,18 @@ async def test_load_of_this_machine_is_read_again_while_the_page_is_shown(
 def test_load_facts_name_their_periods():
     load = MachineLoad(load_means=[1.39, 1.25, 2.21])
     load.cpu.add(0.8)
-    busy, means = list_load_facts(load)
+    busy, means, *_ = list_load_facts(load)
     assert busy.text.endswith(" 80 % now")
     assert means.text == "1.39 in the last minute, 1.25 in 5 min, 2.21 in 15 min"
+
+
+def test_load_facts_have_their_rows_before_the_first_readings():
+    empty = list(list_load_facts(MachineLoad()))
+    assert {fact.text for fact in empty} == {"…"}
+    load = MachineLoad(load_means=[1.39, 1.25, 2.21], total_bytes=2**34, available_bytes=2**33)
+    for history in (load.cpu, load.memory, load.received_rates, load.sent_rates):
+        history.add(0.5)
+    assert [fact.label for fact in list_load_facts(load)] == [fact.label for fact in empty]
 
 
 async def test_details_of_another_host_say_when_its_load_was_read(folder, fake_survey):
@@ -766,7 +775,7 @@ def test_sparkline_is_as_wide_as_its_readings():
     load = MachineLoad()
     for share in (0.0, 0.5, 1.0):
         load.cpu.add(share)
-    (fact,) = list_load_facts(load)
+    fact, *_ = list_load_facts(load)
     assert len(fact.text) == len("123 100 % now")
 
 

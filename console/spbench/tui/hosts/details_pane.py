@@ -35,6 +35,8 @@ _COLUMN_GAP = 2
 """Blanks between labels and texts."""
 _MEAN_PERIODS = ("the last minute", "5 min", "15 min")
 """The periods of the means of the load that the kernel reports."""
+_UNREAD = "…"
+"""The text of a value before its first reading."""
 MAX_RUNS = 8
 """The most runs that are listed."""
 
@@ -119,25 +121,33 @@ def _build_table(facts: Sequence[Fact], width: int) -> Table:
 
 
 def list_load_facts(load: MachineLoad) -> Iterator[Fact]:
-    """Yield the load of this machine: cores, memory and network."""
-    if load.cpu.last:
-        yield Fact("cores busy", f"{_describe_share(load.cpu)} now")
+    """Yield the load of this machine: cores, memory and network.
+
+    Each fact has its row before the first readings, so that the rows below do not move.
+    """
+    yield Fact("cores busy", f"{_describe_share(load.cpu)} now" if load.cpu.last else _UNREAD)
+    load_text = _UNREAD
     if load.load_means:
         means = zip(load.load_means, _MEAN_PERIODS, strict=False)
         texts = (f"{format_number(mean)} in {period}" for mean, period in means)
-        yield Fact("load", ", ".join(texts))
+        load_text = ", ".join(texts)
+    yield Fact("load", load_text)
+    memory_text = _UNREAD
     if load.memory.last:
         available_gib = (load.available_bytes or 0) / 2**30
         sizes = f"{format_number(available_gib)} of {format_number(load.total_bytes / 2**30)} GiB"
-        yield Fact("memory used", f"{_describe_share(load.memory)}, {sizes} available")
+        memory_text = f"{_describe_share(load.memory)}, {sizes} available"
+    yield Fact("memory used", memory_text)
     for label, history in (("received", load.received_rates), ("sent", load.sent_rates)):
-        if history.last:
-            bars = _render_bars(history, history.maximum)
-            yield Fact(label, f"{bars} {format_rate(history.last[-1] / 1e9)}")
+        yield Fact(label, _describe_rate(history) if history.last else _UNREAD)
 
 
 def _describe_share(history: LoadHistory) -> str:
     return f"{_render_bars(history, 1.0)} {format_percent(history.last[-1])}"
+
+
+def _describe_rate(history: LoadHistory) -> str:
+    return f"{_render_bars(history, history.maximum)} {format_rate(history.last[-1] / 1e9)}"
 
 
 def _render_bars(history: LoadHistory, maximum: float) -> str:
