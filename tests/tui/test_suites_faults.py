@@ -195,6 +195,45 @@ async def test_says_that_a_slight_slowdown_is_not_named(short_suite):
         assert "skew, at most 1.05" in " ".join(read_screen(app).split())
 
 
+async def test_enter_says_why_a_fault_is_not_planted(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for_cases(pilot)
+        await pilot.press("down")
+        await open_fault_dialog(pilot)
+        await pilot.press(*"slow")
+        await wait_until(pilot, lambda: "slow cannot be planted here" in read_screen(app))
+        assert "Enter plants" not in read_screen(app)
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "not planted: the case has no other" in read_screen(app))
+        await pilot.press("backspace")
+        await wait_until(pilot, lambda: "not planted" not in read_screen(app))
+        assert app.started == []
+
+
+async def test_says_once_how_the_marked_fault_is_found(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog(pilot)
+        await wait_until(pilot, lambda: read_screen(app).count(" fails.") == 1)
+        await pilot.press(*"kill")
+        await wait_until(pilot, lambda: "error that names the rank" in read_screen(app))
+        assert " fails." not in read_screen(app)
+
+
+async def test_left_and_right_name_another_marked_case(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_fault_dialog_of_all(pilot)
+        await pilot.press(*"kill", "tab", "tab", "right")
+        await wait_until(pilot, lambda: "only in second[iterations=5]" in read_screen(app))
+        await pilot.press("space", "right")
+        await wait_until(pilot, lambda: "only in second[iterations=10]" in read_screen(app))
+        await pilot.press("right", "left", "enter")
+        expected = [list_run(suite, "kill@second[iterations=10]")]
+        await wait_until(pilot, lambda: app.started == expected)
+
+
 @pytest.mark.parametrize(
     ("key", "next_step"),
     [

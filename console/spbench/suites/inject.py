@@ -39,30 +39,35 @@ def list_effective_faults(case: Case) -> tuple[str, ...]:
     return (*case.entry.list_effective_faults(dict(case.params)), *COMMON_FAULTS)
 
 
-def describe_fault_and_finder(case: Case, fault: PlantedFault) -> str:
-    """Return the effect of a fault in a case, and how it is found."""
-    text = _describe_fault_and_finder(case, fault)
-    return text if fault.rank is None else text.replace(_DEFAULT_RANK, f"rank {fault.rank}")
-
-
-def _describe_fault_and_finder(case: Case, fault: PlantedFault) -> str:
+def describe_effect(case: Case, fault: PlantedFault) -> str:
+    """Return the effect of a fault in a case."""
     name = fault.name
     if fault.factor is not None:
-        effect = f"each iteration of {_DEFAULT_RANK} takes {fault.factor:g} times as long"
-        return f"{effect}, by busy waiting. {_describe_slowness_finders(case, fault)}"
-    if name == FACTOR_FAULT:
-        return f"{COMMON_FAULTS[name]}. {_describe_slowness_finders(case, fault)}"
-    if name in COMMON_FAULTS:
-        return f"{COMMON_FAULTS[name]}. {_DETECTION_BY_FAULT[name]}"
+        time = f"{fault.factor:g} times as long"
+        effect = f"each iteration of {_DEFAULT_RANK} takes {time}, by busy waiting"
+    elif name in COMMON_FAULTS:
+        effect = COMMON_FAULTS[name]
+    else:
+        effect = describe_fault(name) or f"a fault of {case.entry.plugin or case.benchmark}"
+    return _name_rank(effect, fault)
+
+
+def describe_finder(case: Case, fault: PlantedFault) -> str:
+    """Return how a fault in a case is found; empty if that is unknown."""
+    if fault.name == FACTOR_FAULT:
+        return _describe_slowness_finders(case, fault)
+    if fault.name in COMMON_FAULTS:
+        return _DETECTION_BY_FAULT[fault.name]
     checks = case.entry.list_checks(dict(case.params))
-    effect = describe_fault(name) or f"a fault of {case.entry.plugin or case.benchmark}"
-    if not checks:
-        return effect
+    if len(checks) > _MAX_CHECKS_NAMED:
+        return f"At least one of the {len(checks)} checks fails."
     if len(checks) == 1:
-        return f"{effect}. The check {checks[0]} fails."
-    if len(checks) <= _MAX_CHECKS_NAMED:
-        return f"{effect}. A check of {' or '.join(checks)} fails."
-    return f"{effect}. At least one of the {len(checks)} checks fails."
+        return f"The check {checks[0]} fails."
+    return f"A check of {' or '.join(checks)} fails." if checks else ""
+
+
+def _name_rank(text: str, fault: PlantedFault) -> str:
+    return text if fault.rank is None else text.replace(_DEFAULT_RANK, f"rank {fault.rank}")
 
 
 def explain_undetectable(case: Case, fault: PlantedFault) -> str | None:

@@ -118,6 +118,8 @@ marked one."""
         marked = self.query_one(OptionList).highlighted
         if marked is not None and self._shown:
             self.choose(self._shown[marked])
+        elif self._shown:
+            self.explain_rejection(self._shown[0])
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the clicked choice."""
@@ -126,6 +128,9 @@ marked one."""
     def choose(self, choice: Choice) -> None:
         """Return a choice."""
         self.dismiss(choice.name)
+
+    def explain_rejection(self, choice: Choice) -> None:
+        """Show why a disabled choice is not taken; here its row has the reason."""
 
     def action_move(self, list_action: str) -> None:
         """Mark another choice by an action of the list, such as ``cursor_up``."""

@@ -7,7 +7,8 @@ import pytest
 from spbench.errors import ExitCode, NothingSelected, UsageError
 from spbench.suites.inject import (
     check_fault_rank,
-    describe_fault_and_finder,
+    describe_effect,
+    describe_finder,
     explain_undetectable,
     inject_fault,
     inject_faults,
@@ -220,7 +221,9 @@ def test_each_fault_has_an_effect_of_its_own():
 def test_faults_of_a_case_say_what_finds_them(messages):
     case = next(case for case in CASES if case.benchmark.startswith("halo."))
     faults = map(PlantedFault, list_effective_faults(case))
-    messages.check([describe_fault_and_finder(case, fault) for fault in faults])
+    messages.check(
+        [f"{describe_effect(case, fault)}. {describe_finder(case, fault)}" for fault in faults]
+    )
 
 
 PIPELINE = "benchmark: model.resnet, params: {scheme: lp, depth: 11, batch_size: 4, parts: 2}"
@@ -260,7 +263,7 @@ def test_chosen_rank_decides_whether_its_slowness_can_be_detected():
     assert "rank 2, where" in explain_undetectable(case, PlantedFault("slow", rank=2))
     first = PlantedFault("slow", 1.5, rank=0)  # it has a tile of the first stage, like rank 1
     assert explain_undetectable(case, first) is None
-    assert describe_fault_and_finder(case, first).startswith("each iteration of rank 0 takes 1.5")
+    assert describe_effect(case, first).startswith("each iteration of rank 0 takes 1.5")
 
 
 def test_rejects_a_rank_that_the_case_does_not_have():
@@ -276,10 +279,11 @@ def test_says_what_is_checked_for_a_slow_rank(messages):
     head = "schema: spbench.suite/1\nname: s\ncases:\n  - {name: a, np: 2, benchmark: "
     entries = ("link.ring", "link.ring, expect: {skew: {max: 2}}", "link.pingpong", "memory.copy")
     cases = [load_suite_text(f"{head}{entry}}}", Path("s.yaml")).cases[0] for entry in entries]
+    slow = PlantedFault("slow")
     messages.check(
         [
-            explain_undetectable(case, PlantedFault("slow"))
-            or describe_fault_and_finder(case, PlantedFault("slow"))
+            explain_undetectable(case, slow)
+            or f"{describe_effect(case, slow)}. {describe_finder(case, slow)}"
             for case in cases
         ]
     )

@@ -8,16 +8,18 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Checkbox, Input, Static
+from textual.widgets import Checkbox, Input, OptionList, Static
 
 from spbench.suites.case import Case
 from spbench.suites.inject import (
-    describe_fault_and_finder,
+    describe_effect,
+    describe_finder,
     explain_undetectable,
     list_effective_faults,
     list_faults,
 )
 from spbench.tui.chooser import Choice, Chooser
+from spbench.tui.widgets.glyphs import PROBLEM_SIGN
 from spbench_core.catalog.planted_fault import PlantedFault, parse_fault
 from spbench_core.number_text import format_quantity
 
@@ -29,6 +31,8 @@ class OnlyCase(Checkbox, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "toggle_button", "Toggle", id="fault.toggle"),
+        Binding("left", "screen.step_case(-1)", "Case before", id="fault.case-before"),
+        Binding("right", "screen.step_case(1)", "Next case", id="fault.next-case"),
     ]
     BUTTON_LEFT = "["
     BUTTON_INNER = " "
@@ -45,7 +49,7 @@ class FaultDialog(Chooser):
 
     Args:
         cases: The cases to run.
-        selected: The one of them that can be chosen as the only one with the fault.
+        selected: The one of them that is offered first as the only one with the fault.
         np_by_case: The numbers of ranks of their launches by id, if they are known.
 
     Attributes:
@@ -55,10 +59,13 @@ class FaultDialog(Chooser):
     HELP: ClassVar[str] = """\
 Type words to find a fault or what it does. Enter plants the marked fault, and the run must find it.
 slow takes a factor: slow=3 takes 3 times as long. Tab goes to the rank of the fault; without a
-number it is the last one. With several marked cases, each that can find the fault has it. Tab and
-space then plant it only in the named case, and the others run without a fault."""
-    OTHER_ROWS: ClassVar[int] = 9
+number it is the last one. The line below the list says how the run finds the marked fault. With
+several marked cases, each that can find the fault has it. Tab and space then plant it only in the
+named case, ← and → name another one, and the others run without a fault."""
+    OTHER_ROWS: ClassVar[int] = 11
     DEFAULT_CSS = """
+    FaultDialog #finder { height: auto; min-height: 2; max-height: 3; color: $text-muted; }
+    FaultDialog #finder.wrong { color: $text-error; }
     FaultDialog #ranks Static { width: auto; color: $text-muted; }
     FaultDialog #rank { width: 20; margin: 0 1; }
     FaultDialog OnlyCase, FaultDialog OnlyCase > .toggle--button {
@@ -87,6 +94,7 @@ space then plant it only in the named case, and the others run without a fault."
     def on_mount(self) -> None:
         """Show the faults, and the fields for rank and case below them."""
         frame = self.query_one(Vertical)
+        frame.mount(Static("", id="finder", markup=False))
         np = self._find_rank_count()
         last = "the last rank" if np is None else f"rank {np - 1}, the last"
         row = Horizontal(
@@ -97,8 +105,8 @@ space then plant it only in the named case, and the others run without a fault."
         )
         frame.mount(row)
         if len(self._cases) > 1:
-            label = f"only in {self._selected.id} (Tab, then space)"
-            frame.mount(OnlyCase(Content(label), compact=True))
+            frame.mount(OnlyCase(self._label_selected(), compact=True))
+        self._show_outcome()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the faults that match, with the effects that they have in the rank."""
@@ -111,6 +119,25 @@ space then plant it only in the named case, and the others run without a fault."
         """Plant the fault in one case, or in all."""
         self._targets = [self._selected] if event.value else self._cases
         self._update_matches()
+
+    def action_step_case(self, step: int) -> None:
+        """Name another one of the marked cases as the only one with the fault."""
+        index = self._cases.index(self._selected) + step
+        self._selected = self._cases[index % len(self._cases)]
+        box = self.query_one(OnlyCase)
+        box.label = self._label_selected()
+        if box.value:
+            self._targets = [self._selected]
+            self._update_matches()
+
+    def on_option_list_option_highlighted(self) -> None:
+        """Show how the marked fault is found."""
+        self._show_outcome()
+
+    def explain_rejection(self, choice: Choice) -> None:
+        """Show why a fault is not planted."""
+        reason = choice.summary.removeprefix("not detectable: ")
+        self._show_finder(f"{PROBLEM_SIGN} not planted: {reason}", wrong=True)
 
     def action_plant(self) -> None:
         """Choose the marked fault while no field has the focus."""
@@ -143,6 +170,34 @@ space then plant it only in the named case, and the others run without a fault."
         """Return a fault with the typed rank, unless its text has one."""
         return fault if not self._rank_text or "," in fault else f"{fault},rank={self._rank_text}"
 
+    def _label_selected(self) -> Content:
+        return Content(f"only in {self._selected.id} (Tab, then space; ← → name another)")
+
+    def _narrow(self, text: str) -> None:
+        super()._narrow(text)
+        self._show_outcome()
+
+    def _show_outcome(self) -> None:
+        """Show the effect of Enter, and how the marked fault is found."""
+        marked = self.query_one(OptionList).highlighted
+        choice = self._shown[marked] if marked is not None and self._shown else None
+        title = "No fault to plant is marked"
+        if choice is not None:
+            title = self._question
+        elif self._shown:
+            title = f"{self._shown[0].name} cannot be planted here"
+        self.query_one(Vertical).border_title = Content(title)
+        self._show_finder("" if choice is None else self._describe_finder(choice.name))
+
+    def _show_finder(self, text: str, *, wrong: bool = False) -> None:
+        for static in self.query("#finder").results(Static):  # none before it is mounted
+            static.set_class(wrong, "wrong")
+            static.update(text)
+
+    def _describe_finder(self, text: str) -> str:
+        fault = parse_fault(self._add_rank(text))
+        return describe_finder(self._find_detecting_cases(fault)[0], fault)
+
     def _update_matches(self) -> None:
         self._update_choices()
         self._narrow(self.query_one("#find", Input).value)
@@ -167,7 +222,7 @@ space then plant it only in the named case, and the others run without a fault."
                 self._explain_missed(case, fault) for case in self._list_knowing_cases(fault)
             ]
             return Choice(text, next(iter(reasons), f"unknown fault {fault.name}"), enabled=False)
-        summary = describe_fault_and_finder(detecting_cases[0], fault)
+        summary = describe_effect(detecting_cases[0], fault)
         count = len(self._targets)
         if count > 1:
             share = "all" if len(detecting_cases) == count else f"{len(detecting_cases):,} of"
