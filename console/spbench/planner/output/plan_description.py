@@ -330,11 +330,15 @@ def describe_step_parts(plan: Plan, verification: Verification) -> str:
     )
 
 
+_REST_NAMES = {"bubble": "waiting for other ranks"}
+"""Names of parts of a step that are not those of their metrics: a single stage has no bubble."""
+
+
 def describe_step_rest(plan: Plan, verification: Verification) -> str:
     """Return the rank of the parts, the content of its rest and of the prediction."""
     min_part_ms = _MIN_PART_SHARE * verification.step.measured_ms
     rest_texts = [
-        f"{name} {format_time(part_ms)}"
+        f"{_REST_NAMES.get(name, name)} {format_time(part_ms)}"
         for name, part_ms in verification.rest_ms.items()
         if part_ms >= min_part_ms
     ]

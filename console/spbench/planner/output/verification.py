@@ -20,6 +20,8 @@ _PASSES = "passes and messages"
 _ALL_REDUCE = "allreduce"
 REST = "rest"
 """The part of a step that is neither passes nor all-reduces."""
+_ROUNDING = 1e-9
+"""A share of the step that is no time but a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,16 @@ def compare_step_parts(plan: Plan, verification: Verification) -> dict[str, Time
     exposed_s = sum(max(0.0, stage.all_reduce_s - stage.overlapped_s) for stage in stages)
     passes_ms = min(verification.stages[verification.group].predicted_ms, step.predicted_ms)
     all_reduce_ms = min(1000.0 * exposed_s, step.predicted_ms - passes_ms)
+    rest_ms = step.predicted_ms - passes_ms - all_reduce_ms
+    if rest_ms < _ROUNDING * step.predicted_ms:
+        rest_ms = 0.0
     measured_passes_ms = verification.parts_ms.get(_PASSES, 0.0)
     measured_all_reduce_ms = verification.parts_ms.get(_ALL_REDUCE, 0.0)
     return {
         _PASSES: TimeComparison(passes_ms, measured_passes_ms),
         "all-reduce after them": TimeComparison(all_reduce_ms, measured_all_reduce_ms),
         REST: TimeComparison(
-            step.predicted_ms - passes_ms - all_reduce_ms,
+            rest_ms,
             max(0.0, step.measured_ms - measured_passes_ms - measured_all_reduce_ms),
         ),
     }

@@ -503,6 +503,13 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
     assert sum(part.measured_ms for part in parts.values()) == pytest.approx(10.0)
     assert sum(part.predicted_ms for part in parts.values()) == pytest.approx(1000 * plan.step_s)
     assert [part.measured_ms for part in parts.values()] == pytest.approx([7.0, 0.0, 3.0])
-    assert "rank 1, which has the most work. The measured rest: bubble 2.00 ms, other 1.00 ms." in (
-        describe_step_rest(plan, figures)
-    )
+    rest = "The measured rest: waiting for other ranks 2.00 ms, other 1.00 ms."
+    assert f"rank 1, which has the most work. {rest}" in describe_step_rest(plan, figures)
+
+
+def test_rounding_errors_are_no_part_of_a_step():
+    plan = build_plan(build_even_stages(1), 1)
+    step_ms = 1000 * plan.step_s
+    passes = TimeComparison(step_ms * (1 - 1e-15), 7.0)
+    verification = Verification(TimeComparison(step_ms, 9.0), (passes,), 0, {})
+    assert compare_step_parts(plan, verification)["rest"].predicted_ms == 0.0
