@@ -331,7 +331,7 @@ async def test_filter_needs_all_words_and_reports_no_match():
         assert app.table.cursor_key == 22
         app.table.filter = "nobody"
         await pilot.pause()
-        assert render_lines(app.table)[1].rstrip() == "no row matches 'nobody'"
+        assert render_lines(app.table)[1].rstrip() == "no row matches 'nobody': Escape shows all"
         assert app.table.cursor_key is None
         await pilot.press("enter", "down")
         assert app.messages[-1] == ("highlighted", 22)

@@ -172,7 +172,8 @@ class TableView(ScrollView):
         text = ""
         if index == 0:
             filter_text = " ".join(self._order.filter_words)
-            text = f"no row matches {filter_text!r}" if self._order.row_count else self._empty
+            no_match = f"no row matches {filter_text!r}: Escape shows all"
+            text = no_match if self._order.row_count else self._empty
         return Strip([Segment(fit(text, width), self._style("muted"))], width)
 
     def _get_state(self, index: int) -> object:

@@ -503,8 +503,8 @@ def test_times_of_the_busiest_rank_add_up_to_the_step():
     assert sum(part.measured_ms for part in parts.values()) == pytest.approx(10.0)
     assert sum(part.predicted_ms for part in parts.values()) == pytest.approx(1000 * plan.step_s)
     assert [part.measured_ms for part in parts.values()] == pytest.approx([7.0, 0.0, 3.0])
-    rest = "The measured rest: waiting for other ranks 2.00 ms, other 1.00 ms."
-    assert f"rank 1, which has the most work. {rest}" in describe_step_rest(plan, figures)
+    rest_text = "The measured rest: waiting for other ranks 2.00 ms, other 1.00 ms."
+    assert f"rank 1, which has the most work. {rest_text}" in describe_step_rest(plan, figures)
 
 
 def test_rounding_errors_are_no_part_of_a_step():
