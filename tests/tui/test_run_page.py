@@ -1265,8 +1265,8 @@ async def test_logs_have_one_background(open_run):
     ("size", "titles"),
     [
         ((80, 40), ["1 of 5, v: histogram", "2 of 5, v: iterations", "3 of 5, v: hosts by case"]),
-        ((120, 24), ["1 of 4, v ", "2 of 4, v "]),
-        (MEDIUM_SIZE, ["1 of 4, v ", "2 of 4, v "]),
+        ((120, 24), ["1 of 4, v: findings", "2 of 4, v"]),
+        (MEDIUM_SIZE, ["1 of 4, v: findings", "2 of 4, v"]),
     ],
 )
 async def test_title_of_a_panel_has_its_position_and_the_name_of_the_next(open_run, size, titles):

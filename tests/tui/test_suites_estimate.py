@@ -281,7 +281,7 @@ async def test_errors_in_the_text_keep_what_is_known(suite, monkeypatch):
         await wait_for_cases(pilot)
         await wait_until(pilot, lambda: read_estimates(app) == ["unknown"] * 3)
         await replace_line(pilot, 1, "schema: 5")
-        await wait_until(pilot, lambda: "before the errors" in read_title(app))
+        await wait_until(pilot, lambda: "schema must be" in read_screen(app))
         assert read_estimates(app) == ["unknown"] * 3
 
 
