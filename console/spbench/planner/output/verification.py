@@ -21,7 +21,7 @@ _ALL_REDUCE = "allreduce"
 REST = "rest"
 """The part of a step that is neither passes nor all-reduces."""
 _ROUNDING = 1e-9
-"""A share of the step that is no time but a rounding error."""
+"""The largest share of the step that is a rounding error instead of a time."""
 
 
 @dataclass(frozen=True, slots=True)
