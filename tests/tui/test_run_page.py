@@ -444,7 +444,7 @@ async def test_findings_stay_in_view_through_resizes_and_next_to_logs(open_run):
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_problem_of_a_later_run_replaces_the_chosen_panel(open_run, tmp_path, size):
+async def test_later_run_begins_with_the_first_panel(open_run, tmp_path, size):
     async with open_run(size, make_running_events()) as run:
         body = run.page.query_one(RunBody)
         await run.press("l")
@@ -453,7 +453,7 @@ async def test_problem_of_a_later_run_replaces_the_chosen_panel(open_run, tmp_pa
         source = ScriptedSource(folder, make_running_events())
         run.app.context.watch_run(folder, source)
         await run.wait_until(lambda: run.page.shown_feed is run.app.context.feed)
-        assert body.panel is Panel.LOGS
+        await run.wait_until(lambda: body.panel is not Panel.LOGS)
         source.send(*make_ended_run()[len(make_running_events()) :])
         await run.wait_until(lambda: body.shows_findings)
 

@@ -101,7 +101,6 @@ class RunBody(Container):
         self.empty_panels: Collection[Panel] = frozenset()
         self._panels: tuple[Panel, ...] = (Panel.NONE,)
         self._user_chose_panel = False
-        self._is_earlier_choice = False
         self._has_problem = False
         self._has_charts = True
         self._case_note = ""
@@ -188,13 +187,7 @@ class RunBody(Container):
         return self.has_class("-wide") or FINDINGS_PANE in self._list_panes()
 
     def show_problem(self, has_problem: bool, *, has_charts: bool) -> None:
-        """Keep findings of a problem in view, and hide charts without samples.
-
-        A panel that the user chose in an earlier run gives way to the findings.
-        """
-        if has_problem and self._is_earlier_choice:
-            self._user_chose_panel = False
-            self._is_earlier_choice = False
+        """Keep findings of a problem in view, and hide charts without samples."""
         if (has_problem, has_charts) == (self._has_problem, self._has_charts):
             return
         has_changed = has_problem != self._has_problem
@@ -204,11 +197,10 @@ class RunBody(Container):
         self._show(self._first_panel if is_free else self.panel)
 
     def leave_suggestion(self) -> None:
-        """Show the first panel for another run, unless the user has chosen one."""
+        """Show the first panel for another run, also if the user chose one before."""
         self._cases_width = 0
-        self._is_earlier_choice = self._user_chose_panel
-        if not self._user_chose_panel:
-            self._show(self._first_panel)
+        self._user_chose_panel = False
+        self._show(self._first_panel)
 
     @property
     def _first_panel(self) -> Panel:
@@ -237,7 +229,6 @@ class RunBody(Container):
     def show_panel(self, panel: Panel) -> None:
         """Show a panel below the ranks; if it is shown already, show the first one."""
         self._user_chose_panel = True
-        self._is_earlier_choice = False
         self._show(panel if panel != self.panel else self._first_panel)
 
     def _show(self, panel: Panel) -> None:
