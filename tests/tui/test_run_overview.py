@@ -71,6 +71,14 @@ async def test_few_hosts_have_a_column_and_a_ratio_for_each_case(count):
     assert "links" not in "".join(lines)
 
 
+@pytest.mark.parametrize(("width", "is_whole"), [(100, True), (50, False)])
+async def test_names_of_cases_take_the_free_width(width, is_whole):
+    case = "small[slice_method=horizontal,parts=4]"
+    lines = await draw_map(["x", "y"], {case: {"x": 1.0, "y": 1.1}}, case, (width, 10))
+    assert (case in lines[1]) is is_whole
+    assert "1.10" in lines[1]
+
+
 @pytest.mark.parametrize(("count", "keys"), [(2, ["home", "right"]), (20, ["home", "right"])])
 async def test_host_that_was_slow_too_briefly_is_not_drawn_as_slow(count, keys):
     hosts = [f"n{number}" for number in range(count)]

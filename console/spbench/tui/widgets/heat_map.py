@@ -29,6 +29,7 @@ _NUMBER_WIDTH = 8
 _GLYPH_WIDTH = 2
 """Cells of a column with glyphs only."""
 _MAX_LABEL_WIDTH = 24
+"""Cells of labels that may be cut to make space for the columns."""
 _LEGEND_GAP = "  "
 _NOT_MEASURED = "not measured"
 
@@ -192,9 +193,10 @@ class HeatMap(Chart):
     def _compute_frame(self, width: int, height: int) -> _Frame:
         """Return the part in view, from the scroll position or the last possible one."""
         widest_label = max(map(cell_width, self._rows), default=0)
-        label_width = min(widest_label, _MAX_LABEL_WIDTH, width // 3) + 1
-        available_width = max(1, width - label_width)
         column_count = len(self._columns)
+        free_width = width - column_count * _NUMBER_WIDTH - 1
+        label_width = min(widest_label, max(free_width, min(_MAX_LABEL_WIDTH, width // 3))) + 1
+        available_width = max(1, width - label_width)
         column_width = (
             _NUMBER_WIDTH if column_count * _NUMBER_WIDTH <= available_width else _GLYPH_WIDTH
         )
