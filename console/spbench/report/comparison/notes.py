@@ -16,7 +16,6 @@ from spbench.report.comparison.compare import (
     TOLERANCE,
     TOLERANCE_WITHOUT_PAST,
     choose_tolerance,
-    rules_out_slowdown,
 )
 from spbench.report.comparison.model import (
     HEADLINE,
@@ -28,6 +27,7 @@ from spbench.report.comparison.model import (
     compute_overall,
 )
 from spbench.report.comparison.unjudged import (
+    find_not_slower,
     format_exact_percent,
     join_case_ids,
     unjudged_notes,
@@ -45,10 +45,6 @@ _RULES = (
     "same: a difference above 10 % is ruled out; better, worse: a and b differ by more than {}, "
     "and not by chance by a rank test of medians and of fastest iterations, corrected for the "
     "number of cases."
-)
-_NOT_SLOWER = (
-    "not slower: a slowdown above 10 % is ruled out, and b may be faster. Such a case counts as "
-    "not judged."
 )
 _ONE_BY_ONE = (
     "Metrics other than time are tested one by one, so that 1 of 20 equal ones differs by chance; "
@@ -100,7 +96,10 @@ def _join_faults(faults: Sequence[str]) -> str:
 
 
 def comparison_summary(comparison: RunComparison) -> str:
-    """Return a count of cases, ``3 of 4 cases judged (1 worse, 2 same), 1 broken``."""
+    """Return a count of cases, ``3 of 4 cases judged (1 worse, 2 same), 1 broken``.
+
+    Cases that are not slower have their own count. It comes first if no case is judged.
+    """
     count_by_outcome = Counter(
         case.outcome for case in comparison.list_judged(JudgementKind.JUDGED)
     )
@@ -111,9 +110,14 @@ def comparison_summary(comparison: RunComparison) -> str:
     ]
     detail = f" ({', '.join(outcomes)})" if outcomes else ""
     cases = format_quantity(len(comparison.judgements), "case")
-    count_texts = [f"{count_by_outcome.total()} of {cases} judged{detail}"]
-    if unjudged := comparison.list_judged(JudgementKind.UNJUDGED):
-        count_texts.append(f"{len(unjudged)} not judged")
+    not_slower = len(find_not_slower(comparison))
+    if not_slower and not outcomes:
+        count_texts = [f"{not_slower} of {cases} not slower"]
+    else:
+        count_texts = [f"{count_by_outcome.total()} of {cases} judged{detail}"]
+        count_texts += [f"{not_slower} not slower"] if not_slower else []
+    if not_judged := len(comparison.list_judged(JudgementKind.UNJUDGED)) - not_slower:
+        count_texts.append(f"{not_judged} not judged")
     if broken := comparison.list_judged(JudgementKind.BROKEN):
         count_texts.append(f"{len(broken)} broken")
     return ", ".join(count_texts)
@@ -147,8 +151,6 @@ def table_notes(comparison: RunComparison, *, all_metrics: bool = False) -> list
         rows = [row for row in comparison.rows if row.metric == HEADLINE and row.interval]
         tolerances = sorted({choose_tolerance(row) for row in rows}) or [TOLERANCE_WITHOUT_PAST]
         notes.append(_RULES.format(" or ".join(map(format_exact_percent, tolerances))))
-    if any(pair.headline and rules_out_slowdown(pair.headline) for pair in comparison.cases):
-        notes.append(_NOT_SLOWER)
     if all_metrics:
         notes.append(_ONE_BY_ONE)
         separate_metrics = [

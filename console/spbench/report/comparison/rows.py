@@ -30,7 +30,7 @@ class OutcomeLabel(StrEnum):
     BETTER = "▲ better"
     SAME = "= same"
     NOT_JUDGED = "? not judged"
-    NOT_SLOWER = "? not slower"
+    NOT_SLOWER = "✓ not slower"
     BROKEN = "✗ broken"
     CANCELLED = "- cancelled"
 

@@ -1,4 +1,4 @@
-"""The reasons why cases of a comparison are not judged, with advice."""
+"""The cases of a comparison without an outcome, with reasons and advice."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from spbench.record.number_formatting import format_factor, format_percent
 from spbench.report.comparison.compare import RESOLUTION, choose_tolerance, rules_out_slowdown
 from spbench.report.comparison.model import (
+    CasePair,
     JudgementKind,
     MetricRow,
     Outcome,
@@ -59,9 +60,29 @@ def unjudged_notes(comparison: RunComparison) -> Iterator[str]:
         printed.update(new_advice)
         yield " ".join([f"Not judged, {reason}: {join_case_ids(cases)}.", *new_advice])
     yield from _generate_few_launches_notes(comparison)
+    if not_slower := find_not_slower(comparison):
+        limit_text = format_percent(RESOLUTION)
+        yield (
+            f"Not slower, a slowdown above {limit_text} is ruled out, but not a speed-up: "
+            f"{join_case_ids(not_slower)}. `--fail-on worse` accepts that."
+        )
     judged = {judgement.case for judgement in comparison.judgements}
     if unselected := [id_ for id_ in comparison.only_a if id_ not in judged]:
         yield f"Not selected in b: {join_case_ids(unselected)}."
+
+
+def find_not_slower(comparison: RunComparison) -> list[str]:
+    """Return the cases without an outcome that are not slower in b."""
+    return [
+        pair.id
+        for pair in _list_unjudged_pairs(comparison)
+        if not pair.cancelled and pair.headline is not None and rules_out_slowdown(pair.headline)
+    ]
+
+
+def _list_unjudged_pairs(comparison: RunComparison) -> list[CasePair]:
+    unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
+    return [pair for pair in comparison.cases if pair.id in unjudged]
 
 
 def case_reasons(comparison: RunComparison) -> dict[str, str]:
@@ -77,8 +98,7 @@ def case_reasons(comparison: RunComparison) -> dict[str, str]:
 
 def find_lacking_launches(comparison: RunComparison) -> LackingLaunches | None:
     """Return the needed launches and the sides with fewer; None if both have them."""
-    unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
-    headlines = [pair.headline for pair in comparison.cases if pair.id in unjudged]
+    headlines = [pair.headline for pair in _list_unjudged_pairs(comparison)]
     rows = [row for row in headlines if row is not None and _has_few_launches(row, comparison)]
     return _compare_launches(rows, comparison.needed_launches) if rows else None
 
@@ -106,8 +126,11 @@ def format_exact_percent(share: float) -> str:
 
 def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]:
     pair_by_case = {pair.id: pair for pair in comparison.cases}
+    not_slower = set(find_not_slower(comparison))
     cases_by_reason: dict[_Reason, list[str]] = {}
     for case in comparison.list_judged(JudgementKind.UNJUDGED):
+        if case.case in not_slower:
+            continue
         pair = pair_by_case.get(case.case)
         if pair is None:
             only_run = "a" if case.case in comparison.only_a else "b"
@@ -124,12 +147,10 @@ def _group_unjudged_cases(comparison: RunComparison) -> dict[_Reason, list[str]]
 
 def _generate_few_launches_notes(comparison: RunComparison) -> Iterator[str]:
     """Yield the rule for cases with too few launches for a test."""
-    unjudged = {case.case for case in comparison.list_judged(JudgementKind.UNJUDGED)}
     few_launches_rows = [
         pair.headline
-        for pair in comparison.cases
-        if pair.id in unjudged
-        and pair.headline is not None
+        for pair in _list_unjudged_pairs(comparison)
+        if pair.headline is not None
         and pair.headline.outcome == Outcome.TOO_FEW
         and pair.headline.interval is None
     ]
@@ -168,9 +189,6 @@ def _explain_row(row: MetricRow, comparison: RunComparison) -> _Reason:
             f"{needed} per side needed)"
         )
         return _Reason(few_text, (_compare_launches([row], needed).advice,))
-    if rules_out_slowdown(row):
-        harmless_text = f"not slower by more than {format_percent(RESOLUTION)}, and maybe faster"
-        return _Reason(harmless_text, ("`--fail-on worse` accepts that.",))
     is_clear = row.interval is not None and not row.interval[0] <= 1 <= row.interval[1]
     if is_clear and row.ratio and max(row.ratio, 1 / row.ratio) <= 1 + choose_tolerance(row):
         limit_text = format_exact_percent(choose_tolerance(row))

@@ -22,6 +22,7 @@ from spbench.report.comparison.model import (
 )
 from spbench.report.comparison.notes import comparison_summary
 from spbench.report.comparison.text import gate_lines
+from spbench.report.comparison.unjudged import find_not_slower
 from spbench.report.export import comparison_object
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
@@ -112,8 +113,11 @@ class GatePolicy:
             outcomes = " or ".join(dict.fromkeys(map(str, failing_outcomes)))
             count = format_quantity(len(failing_outcomes), "case")
             yield f"{count} {outcomes} compared with {comparison.a.id}"
-        is_partial = bool(self._find_harmless(comparison))
-        word = "not judged and maybe slower" if is_partial else "not judged"
+        word = "not judged"
+        if self._find_harmless(comparison):
+            word = "not judged and maybe slower"
+        elif find_not_slower(comparison):
+            word = "not judged or only not slower"
         yield from self.explain_failures(comparison, word)
 
 

@@ -58,7 +58,7 @@ _STYLES = {
     OutcomeLabel.SAME: "muted",
     OutcomeLabel.CANCELLED: "muted",
     OutcomeLabel.NOT_JUDGED: "accent",
-    OutcomeLabel.NOT_SLOWER: "accent",
+    OutcomeLabel.NOT_SLOWER: "muted",
 }
 _LABELS = list(OutcomeLabel)
 _LARGE_FACTOR = 2

@@ -271,7 +271,7 @@ def test_noise_is_noted_once_per_run_with_its_worst_case(comparison: RunComparis
         (
             make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}),
             make_case("x", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]}),
-            "Not judged, not slower by more than 10 %, and maybe faster: x. "
+            "Not slower, a slowdown above 10 % is ruled out, but not a speed-up: x. "
             "`--fail-on worse` accepts that.",
         ),
         (
@@ -323,7 +323,22 @@ def test_outcome_says_that_a_case_without_a_judgement_is_not_slower() -> None:
     (row,) = case_rows(comparison)
     assert row.label is OutcomeLabel.NOT_SLOWER
     assert [case.judgement for case in comparison.judgements] == [JudgementKind.UNJUDGED]
-    assert any(note.startswith("not slower: ") for note in table_notes(comparison))
+    assert comparison_summary(comparison) == "1 of 1 case not slower"
+    text = "\n".join(comparison_lines(comparison, 120))
+    assert text.lower().count("not slower") == 3  # its row, the summary and one note
+    assert "judged" not in text
+
+
+def test_summary_counts_cases_that_are_not_slower() -> None:
+    a = make_case("x", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]})
+    b = make_case("x", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]})
+    same = make_case("same", medians={"time_ms": FIVE})
+    few = make_case("few")
+    without_judged = compare(make_run(a, few), make_run(b, few))
+    assert comparison_summary(without_judged) == "1 of 2 cases not slower, 1 not judged"
+    with_judged = compare(make_run(a, few, same), make_run(b, few, same))
+    expected = "1 of 3 cases judged (1 same), 1 not slower, 1 not judged"
+    assert comparison_summary(with_judged) == expected
 
 
 def test_note_on_a_difference_that_may_be_chance() -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from spbench.record.number_formatting import NOISY, format_status
 from spbench.report.comparison.model import JudgementKind, RunComparison
 from spbench.report.comparison.rows import OutcomeLabel
+from spbench.report.comparison.unjudged import find_not_slower
 from spbench.report.formats.case_text import format_tally
 from spbench.report.formats.page.markup import NOTHING, Markup, join_markup, tag
 from spbench.report.model import CasePart
@@ -60,7 +61,9 @@ def render_head(
 def _note_unjudged(comparison: RunComparison | None) -> Iterator[Markup]:
     """Yield a note behind the status if the comparison judged no case."""
     if comparison is not None and not (
-        comparison.list_judged(JudgementKind.JUDGED) or comparison.list_judged(JudgementKind.BROKEN)
+        comparison.list_judged(JudgementKind.JUDGED)
+        or comparison.list_judged(JudgementKind.BROKEN)
+        or find_not_slower(comparison)
     ):
         note = f", {OutcomeLabel.NOT_JUDGED} against {comparison.a.id}"
         yield tag("span", note, class_=f"verdict {OutcomeLabel.NOT_JUDGED.style}")

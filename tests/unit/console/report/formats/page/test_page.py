@@ -227,6 +227,15 @@ def test_judged_comparison_does_not_change_the_verdict():
     assert "not judged against" not in render_page(judged, compare(judged, judged))
 
 
+def test_run_that_is_not_slower_is_not_called_unjudged():
+    scattered = make_run(make_case("a", medians={"time_ms": [0.7, 1.0, 1.3, 0.8, 1.2]}))
+    fast = make_run(make_case("a", medians={"time_ms": [0.7, 0.71, 0.72, 0.73, 0.74]}))
+    text = render_page(fast, compare(scattered, fast))
+    assert '<span class="not-slower">✓ not slower</span>' in text
+    assert "1 of 1 case not slower." in text
+    assert "not judged against" not in text
+
+
 def test_details_stop_at_the_maximum_size():
     lost = make_case("lost", {}, status="error", reason="died")
     many = [make_case(f"fine[n={n}]", params={"n": n}) for n in range(60)]
