@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from spbench.record.number_formatting import (
     format_duration,
+    format_exact,
     format_number,
     format_percent,
     format_value,
@@ -96,8 +97,8 @@ def _describe_check(check: CheckPart) -> str:
     ranks = f"{check.ranks_passed} of {check.ranks_passed + check.ranks_failed} ranks"
     error = ""
     if check.max_abs_error is not None:
-        tolerance = format_number(check.tolerance)
-        error = f", largest error {format_number(check.max_abs_error)} (tolerance {tolerance})"
+        tolerance = format_exact(check.tolerance)
+        error = f", largest error {format_exact(check.max_abs_error)} (tolerance {tolerance})"
     return f"{check.name} {check.status} on {ranks}{error}"
 
 

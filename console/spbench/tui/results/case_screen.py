@@ -17,7 +17,7 @@ from textual.widgets import Static
 from spbench.record.efficiency import explain_efficiency, format_efficiency
 from spbench.record.messages.cases import describe_limit
 from spbench.record.metric_names import describe_separation, format_figure_name, format_folded_name
-from spbench.record.number_formatting import NOISY, format_number, format_status, format_value
+from spbench.record.number_formatting import NOISY, format_exact, format_status, format_value
 from spbench.report.model import CasePart
 from spbench.suites.expand import format_label
 from spbench.tui.advice import name_keys
@@ -153,9 +153,9 @@ def _build_checks(case: CasePart) -> Table:
         ranks = f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}"
         error = "not a number"
         if check.max_abs_error is not None:
-            error = format_number(check.max_abs_error)
+            error = format_exact(check.max_abs_error)
         labels = (check.name, format_status(check.status), check.detail)
-        _add_row(table, *labels, error, format_number(check.tolerance), ranks)
+        _add_row(table, *labels, error, format_exact(check.tolerance), ranks)
     return table
 
 

@@ -16,8 +16,8 @@ from spbench.record.metric_names import (
 )
 from spbench.record.number_formatting import (
     format_duration,
+    format_exact,
     format_factor,
-    format_number,
     format_percent,
     format_status,
     format_time,
@@ -134,7 +134,7 @@ def _render_checks(case: CasePart) -> Iterator[Markup]:
                 check.name,
                 tag("span", format_status(check.status), class_=f"verdict {check.status}"),
                 _format_error(check.max_abs_error),
-                format_number(check.tolerance),
+                format_exact(check.tolerance),
                 f"{check.ranks_passed}/{check.ranks_passed + check.ranks_failed}",
                 check.detail if check.status == CheckOutcome.FAILED else "",
             )
@@ -145,7 +145,7 @@ def _render_checks(case: CasePart) -> Iterator[Markup]:
 
 
 def _format_error(max_abs_error: float | None) -> str:
-    return "not a number" if max_abs_error is None else format_number(max_abs_error)
+    return "not a number" if max_abs_error is None else format_exact(max_abs_error)
 
 
 def _render_expectations(case: CasePart) -> Iterator[Markup]:
