@@ -29,6 +29,7 @@ from spbench.tui.run.case_rows import COLUMNS, CaseRow, RunCaseRows
 from spbench.tui.run.details import _list_case_lines
 from spbench.tui.run.page import RunPage
 from spbench.tui.run.rank_cells import build_rank_cells, build_rank_columns, get_rank_sort_value
+from spbench_core.catalog import BENCHMARKS
 from spbench_core.events.statuses import CaseStatus, RankPhase, RankStatus
 from support.sample_events import (
     build_state,
@@ -131,6 +132,32 @@ def test_details_explain_references_and_separate_metrics():
     ) in lines
     assert [text for _, text in lines if text.startswith("above 100 %")]
     assert ("measured separately", "exchange: not parts of the time") in lines
+
+
+def test_details_have_set_parameters_in_words():
+    params = BENCHMARKS["link.pingpong"].complete({"sizes": [8, 1024]}) | {"path": None}
+    case = build_state(make_started_run(describe_case(benchmark="link.pingpong", params=params)))
+    lines = dict(_list_case_lines(case.cases["a"], "passed", disturbed=False))
+    assert "sizes 8, 1KiB; device cpu" in lines["parameters"]
+    assert "None" not in lines["parameters"]
+    assert "path" not in lines["parameters"]
+
+
+def test_details_name_the_second_reference_by_its_metric():
+    metrics = [describe_metric("time_ms", "ms"), describe_metric("bandwidth_gb_s", "GB/s")]
+    references = [
+        {"name": metric["name"], "value": 2.0, "measured_by": "copy"} for metric in metrics
+    ]
+    events = [
+        *make_started_run(describe_case(metrics=metrics)),
+        *(rank_event("samples", rank, values=[2.0]) for rank in (0, 1)),
+        *(rank_event("metric", 0, **reference) for reference in references),
+        *(rank_event("case_end", rank) for rank in (0, 1)),
+        case_judged(),
+    ]
+    lines = dict(_list_case_lines(build_state(events).cases["a"], "passed", disturbed=False))
+    assert lines["reference"].startswith("time 2.00 ms")
+    assert lines["bandwidth reference"].startswith("2.00 GB/s")
 
 
 def test_efficiency_far_above_100_percent_is_explained_by_its_reference():

@@ -34,11 +34,14 @@ from spbench.record.number_formatting import (
 from spbench.record.planted_faults import find_fault_outcome
 from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import compute_all_shares
+from spbench.suites.expand import format_label
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
 from spbench.tui.run.case_rows import explain_signs
 from spbench.tui.run.panes.charts import BarGroup, compute_case_bars, describe_missing_bars
 from spbench.tui.widgets.stacked_bars import StackedBars
+from spbench_core.catalog import BENCHMARKS
+from spbench_core.catalog.default_texts import format_default_texts
 from spbench_core.events.statuses import CaseStatus, CheckOutcome
 from spbench_core.number_text import format_quantity
 
@@ -193,7 +196,7 @@ def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterat
         yield "iteration", iteration
     if repeats := describe_repeats(case):
         yield "repeats", repeats
-    yield "parameters", ", ".join(f"{name}={value}" for name, value in identity.params.items())
+    yield "parameters", "; ".join(_list_param_texts(case))
     if identity.inject:
         yield "planted fault", identity.inject
     for name, choice in case.measured.choices.items():
@@ -208,6 +211,21 @@ def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterat
         yield share.title, share.text
     if note := describe_missing_bars(case):
         yield "bars", note
+
+
+def _list_param_texts(case: CaseState) -> Iterator[str]:
+    """Yield the set parameters of a case in the words of the Suites page."""
+    params = case.identity.params
+    benchmark = BENCHMARKS.get(case.identity.benchmark)
+    # The catalog may be that of another version, which has other parameters.
+    is_known = benchmark is not None and all(param.name in params for param in benchmark.params)
+    text_by_name = format_default_texts(benchmark, params) if benchmark and is_known else {}
+    for name, value in params.items():
+        text = text_by_name.get(name, format_label(value))
+        if isinstance(value, Mapping):  # an environment; its values may be credentials
+            text = ", ".join(value)
+        if value is not None and text:
+            yield f"{name} {text}"
 
 
 def _list_case_check_lines(case: CaseState) -> Iterator[Line]:
@@ -259,7 +277,9 @@ def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]
             explanations.add(explain_efficiency(efficiency))
         metric = format_metric_name(name, unit)
         origin = f"measured in the same job: {reference['measured_by']}"
-        yield "reference", f"{metric} {reference_text}{suffix}; {origin}"
+        text = f"{reference_text}{suffix}; {origin}"
+        is_first = name == next(iter(case.measured.median_references))
+        yield ("reference", f"{metric} {text}") if is_first else (f"{metric} reference", text)
     for explanation in sorted(explanations - {""}):
         yield "", explanation
 
