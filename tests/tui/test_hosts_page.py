@@ -759,9 +759,28 @@ async def test_columns_fill_a_high_screen(folder, fake_survey, size, has_links):
         links = page.query_one(LinksPane)
         await wait_until(pilot, lambda: links.has_links is has_links)
         bottom = page.query_one("#body").content_region.bottom
-        panes = (links, page.query_one("#load-chart"))
-        await wait_until(pilot, lambda: all(pane.region.bottom == bottom for pane in panes))
-        assert page.query_one("#memory-chart").display is not has_links
+        charts = (page.query_one("#memory-chart"), page.query_one("#load-chart"))
+        await wait_until(pilot, lambda: all(chart.region.bottom == bottom for chart in charts))
+        await wait_until(pilot, lambda: links.region.y == page.query_one("#details").region.bottom)
+        for pane in page.query("#details, #findings"):
+            text = pane.query_one("Static")
+            await wait_until(pilot, lambda p=pane, t=text: p.size.height == t.size.height)
+
+
+async def test_chart_of_the_memory_leaves_its_lines_to_large_links(folder, fake_survey):
+    ranks = [(rank, f"node{rank:02}") for rank in range(24)]
+    latency = {(a, b): 2.0 for a in ranks for b in ranks if a < b}
+    events = [*make_links_run(latency, {}), run_end()]
+    cases = next(event["cases"] for event in events if event["event"] == "run_start")
+    cases[0]["benchmark"] = "link.pingpong"
+    record_run(folder / "home", events, verdict="passed")
+    app = make_console(folder, page="hosts")
+    async with app.run_test(size=(160, 48)) as pilot:
+        page = await wait_for_examination(pilot)
+        await wait_until(pilot, lambda: page.query_one(LinksPane).has_links)
+        await wait_until(pilot, lambda: not page.query_one("#memory-chart").display)
+        bottom = page.query_one("#body").content_region.bottom
+        await wait_until(pilot, lambda: page.query_one("#links").region.bottom == bottom)
 
 
 def test_physical_interfaces_are_named_and_virtual_ones_counted():
@@ -802,5 +821,6 @@ async def test_charts_of_the_load_leave_lines_for_findings_and_details(folder, f
     async with app.run_test(size=(200, 60)) as pilot:
         page = await wait_for_examination(pilot)
         chart = page.query_one("#load-chart")
-        await wait_until(pilot, lambda: chart.outer_size.height == 15)
-        await wait_until(pilot, lambda: page.query_one(FindingsPane).outer_size.height > 30)
+        findings = page.query_one(FindingsPane)
+        await wait_until(pilot, lambda: findings.size.height == findings.needed_lines - 2)
+        await wait_until(pilot, lambda: chart.region.y == findings.region.bottom)

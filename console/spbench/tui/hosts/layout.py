@@ -6,6 +6,7 @@ from enum import Enum
 
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import Static
 
 WIDE_WIDTH = 100
 """Columns from which the sources take a third of the width."""
@@ -30,8 +31,11 @@ HostsPage DetailsPane { height: 1fr; }
 HostsPage LinksPane { height: auto; }
 HostsPage.-narrow.-short LinksPane { display: none; }
 HostsPage LoadChartPane { display: none; height: 1fr; max-height: 15; }
-HostsPage.-high.-machine LoadChartPane { display: block; }
-HostsPage.-links.-high #memory-chart { display: none; }
+HostsPage.-high.-machine LoadChartPane { display: block; max-height: 100%; }
+HostsPage.-high.-machine FindingsPane { height: auto; max-height: 60%; }
+HostsPage.-high.-machine DetailsPane { height: auto; max-height: 40%; }
+HostsPage.-high.-crowded #memory-chart { display: none; }
+HostsPage.-high.-crowded DetailsPane { height: 1fr; max-height: 100%; }
 HostsPage.-links.-short LinksPane { display: block; height: 1fr; }
 HostsPage.-links.-short DetailsPane { display: none; }
 HostsPage.-panel-details #checks, HostsPage.-short.-panel-charts FindingsPane { display: none; }
@@ -42,6 +46,8 @@ HostsPage.-machine.-panel-charts LoadChartPane { display: block; }
 HostsPage.-short.-panel-charts DetailsPane { display: none; }
 HostsPage.-machine.-panel-charts LinksPane { display: none; }
 """
+_MIN_CHART_LINES = 8
+"""The fewest lines of a chart below details and links."""
 
 
 class HostsPanel(Enum):
@@ -67,6 +73,15 @@ class NotedPane(Widget):
         """Change the note after the title."""
         self._note = note
         self.set_title(self._title)
+
+
+def update_crowded(page: Widget) -> None:
+    """Hide the chart of the memory if details and links leave too few lines for it."""
+    details = page.query_one("#details")
+    needed_lines = details.query_one(Static).size.height + details.gutter.height
+    needed_lines += page.query_one("#links").outer_size.height
+    free_lines = page.query_one("#host").size.height - needed_lines
+    page.set_class(free_lines < _MIN_CHART_LINES, "-crowded")
 
 
 def list_panels(page: Widget) -> list[HostsPanel]:

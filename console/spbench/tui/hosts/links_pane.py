@@ -12,6 +12,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -78,6 +79,9 @@ ranks."""
     LinksPane.-with-measurements #measurements { display: block; }
     LinksPane.-with-measurements #worst { display: none; }
     """
+
+    class NewHeight(Message):
+        """The pane has the lines that its map needs."""
 
     def __init__(self) -> None:
         super().__init__(classes="pane", id="links")
@@ -225,6 +229,7 @@ ranks."""
         if self._shares_column and not is_whole:
             self.styles.height = f"{100 * _MAX_SHARE:.0f}%"
         self.query_one("#measurements", Static).update("\n".join(lines))
+        self.post_message(self.NewHeight())
 
     def on_resize(self) -> None:
         """Use the new height."""

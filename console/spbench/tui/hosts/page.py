@@ -22,7 +22,14 @@ from spbench.tui.context import ConsoleContext
 from spbench.tui.hosts.bindings import FOOTER, HOSTS_BINDINGS
 from spbench.tui.hosts.details_pane import DetailsPane, read_last_runs
 from spbench.tui.hosts.host_survey import HostSurvey
-from spbench.tui.hosts.layout import HEIGHTS, LAYOUT_CSS, WIDTHS, HostsPanel, list_panels
+from spbench.tui.hosts.layout import (
+    HEIGHTS,
+    LAYOUT_CSS,
+    WIDTHS,
+    HostsPanel,
+    list_panels,
+    update_crowded,
+)
 from spbench.tui.hosts.links_pane import LinksPane, NewestRun, read_last_links
 from spbench.tui.hosts.links_start import start_links
 from spbench.tui.hosts.load_chart import LoadChartPane
@@ -101,8 +108,8 @@ details and charts."""
                 yield LoadChartPane("Cores busy", id="load-chart")
             with Vertical(id="host"):
                 yield DetailsPane()
-                yield LoadChartPane("Memory used", id="memory-chart")
                 yield LinksPane()
+                yield LoadChartPane("Memory used", id="memory-chart")
 
     @property
     def _table(self) -> LineTable:
@@ -154,6 +161,7 @@ details and charts."""
         for id, history in (("#load-chart", load.cpu), ("#memory-chart", load.memory)):
             self.query_one(id, LoadChartPane).show(history, self.load_seconds)
         self.call_after_refresh(self.query_one(LinksPane).refit)
+        self.call_after_refresh(update_crowded, self)
 
     def _show_panel(self, panel: HostsPanel) -> None:
         """Show a panel, or the findings if there is no such panel for this size or host."""
@@ -259,6 +267,10 @@ details and charts."""
         )
         self._show_details()
         self.call_after_refresh(self._fit_rows)  # the lines of new findings are known then
+
+    def on_links_pane_new_height(self) -> None:
+        """Show the chart of the memory if the links leave the lines for it."""
+        self.call_after_refresh(update_crowded, self)
 
     def on_line_table_row_highlighted(self, event: LineTable.RowHighlighted) -> None:
         """Show the hosts of the source under the cursor."""
