@@ -568,6 +568,17 @@ async def test_legend_of_links_has_the_limits_of_the_shades():
         assert read_caption(chart) == f"3 x 3, median 11.5 GB/s  {limits}"
 
 
+@pytest.mark.parametrize(("width", "is_named"), [(80, False), (24, True)])
+async def test_heat_map_names_the_keys_that_show_values_only_if_some_are_not_printed(
+    width, is_named
+):
+    chart = HeatMap()
+    chart.update(LABELS, LINKS, "GB/s", "higher")
+    async with ChartApp(chart).run_test(size=(width, 24)) as pilot:
+        await pilot.pause()
+        assert (len(chart._summarize()) == 2) is is_named
+
+
 async def test_given_slowness_replaces_the_overall_median():
     chart = HeatMap()
     chart.update(["a", "b"], [[4.0, 1.0], [1.0, 4.0]], "us", "lower", slowness=[[1, 1], [2, 1]])

@@ -32,6 +32,7 @@ _MAX_LABEL_WIDTH = 24
 """Cells of labels that may be cut to make space for the columns."""
 _LEGEND_GAP = "  "
 _NOT_MEASURED = "not measured"
+_HOW_TO_READ = "arrow keys show a cell's value"
 
 Matrix = Sequence[Sequence[float | None]]
 """A list of values per row, with None for a missing value."""
@@ -271,7 +272,8 @@ class HeatMap(Chart):
                 row_count = len(self._rows)
                 shape = f"{row_count - hidden_count} of {row_count} rows"
             median = format_value(self._median or 0.0, self._unit)
-            return [f"{shape}, median {median}", "arrow keys show a cell's value"]
+            summary = f"{shape}, median {median}"
+            return [summary] if self._prints_all_values() else [summary, _HOW_TO_READ]
         row, column = divmod(self.cursor, len(self._columns))
         value = self._values[row][column]
         pair = f"{self._rows[row]} -> {self._columns[column]}"
@@ -279,6 +281,11 @@ class HeatMap(Chart):
             return [f"{pair}: {_NOT_MEASURED}"]
         ratio = self._compare_with_median(row, column, value)
         return [f"{pair}: {format_value(value, self._unit)}", ratio]
+
+    def _prints_all_values(self) -> bool:
+        frame = self._compute_frame(*self.size)
+        is_whole = len(frame.rows) == len(self._rows) and len(frame.columns) == len(self._columns)
+        return is_whole and frame.column_width == _NUMBER_WIDTH
 
     def _compare_with_median(self, row: int, column: int, value: float) -> str:
         """Return a value as a multiple of the median of its kind."""
