@@ -45,7 +45,9 @@ PLAN_BINDINGS: list[BindingType] = [
         "Write cluster",
         "Write the assumed links and memory into a file to edit",
     ),
-    make_binding("plan.mode", "m", "mode", "Mode", "Switch between the fastest plan and DAPPLE's"),
+    make_binding(
+        "plan.mode", "m", "mode", "Mode", "The fastest simulated plan, or that of a formula"
+    ),
     make_binding(
         "plan.longer", "plus,equals_sign", "lengthen", "Longer step", "Draw the step longer"
     ),

@@ -33,14 +33,14 @@ NO_CLUSTER = "no cluster yet; F2 lists clusters"
 """Next to a text that does not name a cluster."""
 _FIRST_BATCH = "8"
 """With two devices, each gets a batch that a profile with the default values has measured."""
-_TEXT_BY_MODE: dict[Mode, str] = {"best": "best", "hpgo": "hpgo (DAPPLE)"}
+_TEXT_BY_MODE: dict[Mode, str] = {"best": "best", "hpgo": "hpgo (formula)"}
 HINT_BY_FIELD = {
     PROFILE: "the measured times of a model's layers; F2 lists, Ctrl+N measures",
     "measured-at": "samples of a batch of the profile, if its file lacks it",
     CLUSTER: "the machines and devices to plan for; F2 lists",
     "batch": "samples of a step, on all devices together",
     "micro": "samples that go through the stages at once; empty: the best",
-    "mode": "best: the shortest step; hpgo: the plan of HPGO, as in DAPPLE",
+    "mode": "best: simulates plans, takes the fastest; hpgo: estimates by a formula",
 }
 """A short description of each field, by its id."""
 
@@ -49,9 +49,9 @@ class ModeSwitch(Static, can_focus=True):
     """A switch between the two modes of planning."""
 
     HELP: ClassVar[str] = """\
-best searches for the shortest step that fits into the devices' memory. hpgo makes the plan of
-HPGO, the published planner of DAPPLE, a system that trains with pipelines and data parallelism at
-once; its estimate of the step is shown. Space, ← and → change the mode."""
+best simulates the steps of plans that fit into the devices' memory, and takes the shortest. hpgo
+makes the plan of a published planner (HPGO, of the DAPPLE paper), which estimates steps by a
+formula: it tries fewer plans, and its estimate may be too short. Space, ← and → change the mode."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "space,left,right",

@@ -79,7 +79,7 @@ _AS_FAST = "as fast as this plan"
 """The note of an alternative with the step of the plan."""
 _NO_TIME = "no time, see note"
 """Instead of the bar of an alternative that has no plan."""
-MEMORY_PARTS = ("parameters", "activations", "running pass")
+MEMORY_PARTS = ("parameters and gradients", "activations", "running pass")
 """The parts of a stage's memory."""
 _MAX_MEMORY_LINES = 8
 """The most stages that are listed with the parts of their memory."""

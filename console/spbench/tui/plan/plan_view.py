@@ -80,8 +80,8 @@ _ALTERNATIVES_LEGEND = "DP: data parallelism, P3: sums during the next step"
 _MEASURED_LEGEND = "prediction: compared with the measured time"
 _DEVICES_LEGEND = "shares of a step; an all-reduce may overlap passes"
 _MODES = """\
-Mode best searches for the shortest step. Mode hpgo makes the plan of HPGO, the published planner of
-DAPPLE. m changes the mode."""
+Mode best simulates the step of each plan and takes the shortest. Mode hpgo makes the plan of a
+published planner, HPGO, which estimates steps by a formula. m changes the mode."""
 NO_PROFILE = f"""\
 {_TITLE}
 
