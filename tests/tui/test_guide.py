@@ -446,7 +446,7 @@ async def test_ctrl_c_says_how_to_quit(tmp_path):
         await wait_until(pilot, lambda: "F1 Help" in read_screen(app))
         await pilot.press("ctrl+c")
         await wait_until(pilot, lambda: len(app._notifications) == 1)
-        assert "ctrl+q quits" in next(iter(app._notifications)).message
+        assert "Ctrl+Q quits" in next(iter(app._notifications)).message
         assert app.is_running
 
 

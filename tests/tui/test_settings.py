@@ -59,7 +59,7 @@ def test_loads_all_settings(path):
         ("them: dark", "there is no setting 'them' (did you mean theme?)"),
         ("theme: 3", "theme: 3 is not a text"),
         ("theme: spbench-lite", "theme: there is no theme 'spbench-lite' (did you mean spbench-li"),
-        ("theme: q", "theme: there is no theme 'q'; the palette (ctrl+p) lists them"),
+        ("theme: q", "theme: there is no theme 'q'; the palette (Ctrl+P) lists them"),
         ("keys: [a]", "keys: ['a'] is no mapping"),
         ("keys: {run.cancel: 1}", "keys.run.cancel: 1 is not a text"),
         ("keys: {run.pause: notakey foo}", "keys.run.pause: 'notakey foo' is no key"),
@@ -218,6 +218,7 @@ async def test_dialog_previews_a_theme_and_saves_the_chosen_one(tmp_path):
         await wait_until(pilot, lambda: "✗ '99' is not a number from 0.5 to 10" in read_screen(app))
         await pilot.press("backspace", "backspace", "4", "enter")
         await wait_until(pilot, lambda: app.settings.current.refresh_hz == 4)
+        await wait_until(pilot, lambda: app.screen.ticks_hz == 4)
     text = (tmp_path / "console.yaml").read_text()
     assert text == "theme: spbench-light\nrefresh_hz: 4\n"
 

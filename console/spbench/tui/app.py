@@ -269,8 +269,8 @@ class ConsoleApp(OrderedKeysApp, LoggingApp):
         """Explain the effect of ctrl+c; Textual calls this if there is nothing to copy."""
         cancel = "x on the Run page cancels the run, " if self.context.is_run_active() else ""
         self.notify(
-            f"{cancel}q or ctrl+q quits; ctrl+c copies text selected with the mouse",
-            title="ctrl+c does not quit",
+            f"{cancel}q or Ctrl+Q quits; Ctrl+C copies text selected with the mouse",
+            title="Ctrl+C does not quit",
             timeout=4,
             markup=False,
         )

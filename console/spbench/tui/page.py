@@ -45,6 +45,7 @@ class Page(Screen[None]):
         MODIFYING_ACTIONS: Actions with effects outside the console; --readonly disables them.
         FOOTER: Ids of the most important keys, the most important first. Key bar and cheat sheet
             show those that have an effect now.
+        ticks_hz: The rate of the periodic updates.
     """
 
     NAME: ClassVar[str] = ""
@@ -74,7 +75,11 @@ class Page(Screen[None]):
 
     def on_mount(self) -> None:
         """Start the periodic update."""
-        self.set_interval(1 / self.context.refresh_hz, self._tick)
+        self._start_ticks()
+
+    def _start_ticks(self) -> None:
+        self.ticks_hz = self.context.refresh_hz
+        self._ticks = self.set_interval(1 / self.ticks_hz, self._tick)
 
     async def on_unmount(self) -> None:
         """Cancel the workers of the page and wait until they have ended."""
@@ -109,6 +114,9 @@ class Page(Screen[None]):
         is_quitting = self.app.return_code is not None  # widgets may be gone already
         if is_quitting or not (self.is_followed and self.is_mounted and self.app.is_running):
             return
+        if self.ticks_hz != self.context.refresh_hz:  # changed in the settings
+            self._ticks.stop()
+            self._start_ticks()
         self.refresh_page()
         titles = dict(self.context.titles)
         location = (titles.get(self.NAME, ""), *filter(None, self.describe_location()))

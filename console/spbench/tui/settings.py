@@ -81,7 +81,7 @@ def load_settings(path: Path, themes: Collection[str], *, explicit: bool = True)
         return LoadedSettings(Settings(), (str(error),))
     settings, errors = _parse_settings(content)
     if settings.theme not in themes:
-        hint = did_you_mean(settings.theme, themes) or "; the palette (ctrl+p) lists them"
+        hint = did_you_mean(settings.theme, themes) or "; the palette (Ctrl+P) lists them"
         errors.append(f"theme: there is no theme {settings.theme!r}{hint}")
         settings = replace(settings, theme=Settings().theme)
     return LoadedSettings(settings, _add_path(path, errors))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from textual.app import App
 from textual.widgets import OptionList
@@ -15,6 +15,9 @@ from spbench.tui.guide.topics import Topic, TopicScreen
 from spbench.tui.settings import MAX_REFRESH_HZ, MIN_REFRESH_HZ, parse_refresh_rate
 from spbench.tui.stored_settings import StoredSettings
 from spbench.tui.themes import THEMES
+
+if TYPE_CHECKING:
+    from spbench.tui.context import ConsoleContext
 
 _KEYS_TEXT = """\
 Keys are changed in the file {path}:
@@ -32,6 +35,7 @@ class SettingsApp(Protocol):
     """An application with settings."""
 
     settings: StoredSettings
+    context: ConsoleContext
 
     def choose_theme(self, name: str) -> None: ...
 
@@ -103,8 +107,8 @@ async def _choose_refresh_rate(app: App[Any]) -> None:
     dialog = AskLine(question, parse_refresh_rate, current, required="a number")
     rate: float | None = await app.push_screen_wait(dialog)
     if rate is not None and settings_app.save_setting("refresh_hz", rate):
-        title = f"at most {rate:g} drawings per second"
-        app.notify("from the next start of the console", title=title, timeout=4)
+        settings_app.context.refresh_hz = rate
+        app.notify(f"at most {rate:g} drawings per second", title="Refresh rate", timeout=4)
 
 
 def _get_settings(app: App[Any]) -> SettingsApp:

@@ -22,7 +22,7 @@ NO_HELP = "No help here."
 _KEY_SEPARATOR = ", "
 _ID_HEADING = "name in settings"
 GENERAL_HELP = """\
-The palette (ctrl+p) finds each action by a word of its description, on any page. It also has help
+The palette (Ctrl+P) finds each action by a word of its description, on any page. It also has help
 on tasks: batch jobs, launchers, defaults, baselines, slow ranks and planted faults."""
 
 
