@@ -104,6 +104,8 @@ async def test_f2_lists_the_values_of_a_field(suite):
         await fill(pilot, "image_size", "128")
         await pilot.press("f2")
         await wait_until(pilot, lambda: "has no choices" in str(form.query_one("#hint").render()))
+        await pilot.press("f5")
+        await wait_until(pilot, lambda: "F5 on the page" in str(form.query_one("#hint").render()))
         assert app.screen is form
 
 

@@ -6,8 +6,11 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
 
 from spbench.suites.edit.compose import EditedText
 from spbench.suites.file_errors import CaseError
@@ -40,6 +43,9 @@ class DraftForm(FieldForm[EditedText]):
         preview: The last preview; None before the first one, or while a text is invalid.
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f5", "explain_run", "Run", show=False, id="form.run", tooltip="How to run it"),
+    ]
     preview: Preview | None = None
 
     @abstractmethod
@@ -60,6 +66,11 @@ class DraftForm(FieldForm[EditedText]):
         preview_editor.read_only = True
         preview_editor.can_focus = False
         yield preview_editor
+
+    def action_explain_run(self) -> None:
+        """Show the keys that write and run the cases."""
+        hint = "Ctrl+S writes this into the text of the suite. F5 on the page then runs it."
+        self.query_one("#hint", Static).update(hint)
 
     async def show_outcome(self) -> EditedText | None:
         """Show the preview and return the changed text; None if a text is invalid."""
