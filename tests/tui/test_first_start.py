@@ -134,7 +134,7 @@ def test_duration_of_a_file_says_when_unknown_cases_will_be_known(tmp_path):
     estimate = RunEstimate({"c": CaseEstimate(None, EstimateSource.UNKNOWN)})
     facts = replace(read_file_facts(request), estimate=estimate)
     text = render_file_facts(facts, 80).plain
-    assert "unknown duration, known after a first run" in text
+    assert "duration  unknown until a first run" in text
 
 
 async def test_start_page_says_that_a_run_copies_a_shipped_suite(tmp_path):

@@ -305,7 +305,8 @@ async def test_new_suite_has_a_hint_and_no_error(suite):
         await wait_until(pilot, lambda: isinstance(app.screen, AskLine))
         app.screen.query_one(Input).value = "suites/fresh"
         await pilot.press("enter")
-        await wait_until(pilot, lambda: "no cases yet: F4 adds one" in read_screen(app))
+        await wait_until(pilot, lambda: "appears here" in read_screen(app))
+        assert read_screen(app).count("no cases yet: F4 adds one") == 1
         assert "error" not in read_screen(app)
         assert "✗" not in read_screen(app)
         await pilot.press("f5")

@@ -4,7 +4,7 @@ import pytest
 from rich.style import Style
 from textual.widgets import Static
 
-from spbench.engine.run_estimate import CaseEstimate, EstimateSource
+from spbench.engine.run_estimate import CaseEstimate, EstimateSource, RunEstimate
 from spbench.tui.suites.case_facts import (
     find_entry_names,
     find_inherited_names,
@@ -185,8 +185,26 @@ async def test_command_of_a_removed_case_makes_way_for_what_to_do(suite):
         await wait_until(pilot, lambda: "spbench_workers" in read_command())
         app.screen.query_one(CasesTable).table.focus()
         await pilot.press("ctrl+z")
-        await wait_until(pilot, lambda: "F4 adds one" in read_command())
+        await wait_until(pilot, lambda: "appears here" in read_command())
         assert "spbench_workers" not in read_command()
         assert str(command.border_title) == "Command"
         await pilot.press("f7")
         await wait_until(pilot, lambda: "no cases yet; F4 adds one" in list_messages(app)[-1])
+
+
+async def test_total_of_filtered_cases_is_their_duration(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await wait_for_cases(pilot)
+        table = app.screen.query_one(CasesTable)
+        ids = [case.id for case in table.rows.cases]
+        estimates = [CaseEstimate(seconds, EstimateSource.HISTORY) for seconds in (2.0, 20.0, 30.0)]
+        estimate = RunEstimate(dict(zip(ids, estimates, strict=True)))
+        table.show_estimate(estimate)
+        assert f"3 cases, {estimate.total_text}" in str(table.border_subtitle)
+        await pilot.press("slash", *"first")
+        await wait_until(pilot, lambda: "1 of 3 cases" in str(table.border_subtitle))
+        table.show_estimate(estimate)  # the page may have shown its own in the meantime
+        assert f"1 of 3 cases, {estimate.select_cases(ids[:1]).total_text}" in str(
+            table.border_subtitle
+        )

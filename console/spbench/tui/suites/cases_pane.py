@@ -48,7 +48,7 @@ _FOLDED_HEIGHT = 3
 _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
-EMPTY_SUITE = "The suite has no cases yet: F4 adds one and shows its command here."
+EMPTY_SUITE = "The command of a case appears here."
 _REJECTED = "F3 edits the case in a form, e goes to it in the text."
 _WITH_ERRORS = "The command of a case appears once the errors are fixed."
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS_AROUND_CASES = 3
 """The heading of the table and the border around it."""
+NO_CASES = "no cases yet: F4 adds one"
 _WITH_ERRORS = "cases appear once the errors are fixed"
 
 
@@ -64,7 +65,7 @@ difference: the more cases a run has, the more launches."""
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="words of id or benchmark", id="case-filter", compact=True)
-        yield LineTable(COLUMNS, self.rows, id="cases", empty="no cases yet")
+        yield LineTable(COLUMNS, self.rows, id="cases", empty=NO_CASES)
         yield Static("", id="launches", markup=False)
 
     def on_mount(self) -> None:
@@ -117,7 +118,7 @@ difference: the more cases a run has, the more launches."""
             line.set_class(bool(launches), "shown")
 
     def show_estimate(self, estimate: RunEstimate) -> None:
-        """Show the estimated duration of each case, and of the marked cases or of all."""
+        """Show the duration of each case, and of the marked cases or those shown."""
         self._estimate = estimate
         self.rows = self.rows.replace_estimates(estimate, estimating=False)
         self.table.set_rows(self.rows)
@@ -171,13 +172,14 @@ difference: the more cases a run has, the more launches."""
         self.refresh_bindings()  # the title of F5 has their number
 
     def _format_duration(self) -> str:
-        """Return the duration of the marked cases, or of all; empty if unknown.
+        """Return the duration of the marked cases, or of those shown; empty if unknown.
 
         Until the next estimate, that of an earlier text is used for unchanged cases.
         """
         if not self.rows.current or self.rows.rejected:
             return ""
-        names = self.marked or [case.id for case in self.rows.cases]
+        shown = set(self.table.matching_keys)
+        names = self.marked or [case.id for case in self.rows.cases if case.id in shown]
         return self._estimate.select_cases(names).total_text
 
     def _update_title(self) -> None:

@@ -33,18 +33,14 @@ The errors of the text, with line and column. Enter moves the cursor to one."""
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
         self._shown: Sequence[Diagnostic] = ()
-        self._hint = ""
 
-    def show(self, problems: Sequence[Diagnostic], hint: str = "") -> None:
-        """List these problems; without any, show a hint."""
-        if problems == self._shown and hint == self._hint:
+    def show(self, problems: Sequence[Diagnostic]) -> None:
+        """List these problems."""
+        if problems == self._shown:
             return
         self._shown = problems
-        self._hint = hint
         self.clear_options()
         self.add_options(Option(_render_problem(problem)) for problem in problems[:MAX_PROBLEMS])
-        if hint and not problems:
-            self.add_option(Option(Content.styled(hint, "$text-muted"), disabled=True))
         self.set_class(self.option_count > 0, "some")
 
     def find_next(self, row: int, column: int) -> Diagnostic | None:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 PARSE_DELAY = 0.15
 """Time without a key until the text is parsed, in seconds."""
-NO_CASES = "The suite has no cases yet: F4 adds one."
 
 
 class TextPane(Vertical):
@@ -334,7 +333,7 @@ class TextPane(Vertical):
         problems = parsed.problems
         marks = {problem.line: problem.column for problem in reversed(problems)}
         self.editor.mark_problems(marks)
-        self.query_one(ProblemList).show(problems, NO_CASES if parsed.lacks_cases else "")
+        self.query_one(ProblemList).show(problems)
         self.error_count = len(problems)
         self._update_title()
         self.post_message(self.TextParsed(parsed, parsed.text == self._undone_text))

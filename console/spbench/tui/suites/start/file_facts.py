@@ -33,7 +33,7 @@ _MIN_WIDTH_FOR_BENCHMARKS = 64
 _MIN_SUMMARY_WIDTH = 40
 """Cells next to the list from which it has the summaries of the benchmarks."""
 _MEASURES = "what it measures"
-_UNTIL_FIRST_RUN = ", known after a first run"
+_UNTIL_FIRST_RUN = "unknown until a first run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,11 @@ def _render_summary(facts: FileFacts, cases: Sequence[Case]) -> Iterator[Content
 
 def _describe_duration(estimate: RunEstimate) -> str:
     """Return the duration, and when that of unknown cases will be known."""
-    unknown = estimate.counts[EstimateSource.UNKNOWN]
-    return f"{estimate.short_text}{_UNTIL_FIRST_RUN if unknown else ''}"
+    if not estimate.counts[EstimateSource.UNKNOWN]:
+        return estimate.short_text
+    if estimate.seconds is None:
+        return _UNTIL_FIRST_RUN
+    return f"{estimate.short_text}, known after a first run"
 
 
 def _describe_ranks(cases: Sequence[Case]) -> str:
