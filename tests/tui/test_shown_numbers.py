@@ -160,6 +160,26 @@ def test_details_name_the_second_reference_by_its_metric():
     assert lines["bandwidth reference"].startswith("2.00 GB/s")
 
 
+def test_details_have_medians_for_each_message_size():
+    metrics = [
+        describe_metric("latency_us", "us"),
+        describe_metric("bandwidth_gb_s", "GB/s", "higher"),
+    ]
+    link = {"source": 0, "target": 1, "host_a": "node01", "host_b": "node02"}
+    values = [("latency_us", 8, 1.5), ("bandwidth_gb_s", 8, 0.005), ("latency_us", 1024, 2.5)]
+    events = [
+        *make_started_run(describe_case(metrics=metrics)),
+        *(
+            rank_event("metric", 0, name=name, value=value, labels={**link, "bytes": size})
+            for name, size, value in values
+        ),
+        case_judged(),
+    ]
+    lines = dict(_list_case_lines(build_state(events).cases["a"], "passed", disturbed=False))
+    assert lines["  8 B"] == "latency 1.50 us, bandwidth 5.00 MB/s"
+    assert lines["  1 KiB"] == "latency 2.50 us"
+
+
 def test_efficiency_far_above_100_percent_is_explained_by_its_reference():
     case = make_case_above_reference(reference_ms=9.0)
     texts = [text for _, text in _list_case_lines(case, "passed", disturbed=False)]

@@ -28,12 +28,15 @@ from spbench.record.metric_names import (
 from spbench.record.noise import is_disturbed
 from spbench.record.number_formatting import (
     format_percent,
+    format_size,
     format_status,
     format_value,
 )
+from spbench.record.outliers.links import is_link
 from spbench.record.planted_faults import find_fault_outcome
 from spbench.record.runs.job_output import read_job_output
 from spbench.record.shares import compute_all_shares
+from spbench.stats.summary import median
 from spbench.suites.expand import format_label
 from spbench.tui.dialogs import Modal
 from spbench.tui.feed import Feed
@@ -202,6 +205,7 @@ def _list_case_lines(case: CaseState, status: str, *, disturbed: bool) -> Iterat
     for name, choice in case.measured.choices.items():
         yield name, f"{choice['value']} ({choice['reason']})"
     yield from _list_reference_lines(case, disturbed=disturbed)
+    yield from _list_size_lines(case)
     if separate := name_separate_metrics(case):
         yield SEPARATELY, f"{', '.join(separate)}: not parts of the time"
     for expectation in case.execution.expectations:
@@ -266,11 +270,11 @@ def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]
         unit = _get_unit(case, name)
         summary = case.summary(name)
         better = spec.better if spec is not None else "lower"
-        median = summary.p50 if summary is not None else None
+        median_value = summary.p50 if summary is not None else None
         reference_text = "unknown"
         if reference["value"] is not None:
             reference_text = format_value(reference["value"], unit, name)
-        efficiency = compute_efficiency(median, reference["value"], better)
+        efficiency = compute_efficiency(median_value, reference["value"], better)
         suffix = ""
         if efficiency is not None:
             suffix = f", efficiency {format_efficiency(efficiency, disturbed=disturbed)}"
@@ -282,6 +286,25 @@ def _list_reference_lines(case: CaseState, *, disturbed: bool) -> Iterator[Line]
         yield ("reference", f"{metric} {text}") if is_first else (f"{metric} reference", text)
     for explanation in sorted(explanations - {""}):
         yield "", explanation
+
+
+def _list_size_lines(case: CaseState) -> Iterator[Line]:
+    """Yield the medians of all pairs for each of several message sizes."""
+    values_by_size: dict[int, dict[str, list[float]]] = {}
+    for row in filter(is_link, case.measured.labelled):
+        values_by_name = values_by_size.setdefault(row["bytes"], {})
+        values_by_name.setdefault(row["name"], []).append(row["value"])
+    if len(values_by_size) < 2:
+        return
+    yield "sizes", "medians of all pairs; for each pair: 4 (Hosts), m"
+    for size, values_by_name in sorted(values_by_size.items()):
+        figures = []
+        for name, values in values_by_name.items():
+            unit = _get_unit(case, name)
+            figures.append(
+                f"{format_metric_name(name, unit)} {format_value(median(values), unit, name)}"
+            )
+        yield f"  {format_size(size)}", ", ".join(figures)
 
 
 def _get_unit(case: CaseState, metric: str) -> str:
