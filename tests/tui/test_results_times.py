@@ -12,8 +12,10 @@ from spbench.record.planted_faults import add_found_fault
 from spbench.record.runs.marks import MarksFormat, RunMark
 from spbench.report.comparison.rows import case_rows
 from spbench.report.distribution import make_distribution
+from spbench.report.series import build_run_series
 from spbench.tui.results.case_times import LoadedTimes, show_compared_times
 from spbench.tui.results.library import RunLibrary
+from spbench.tui.results.plot_series import describe_only_run
 from spbench.tui.results.run_rows import RunRows, name_starts
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.results.views import View
@@ -26,6 +28,7 @@ from support.sample_events import (
     record_run,
     run_end,
 )
+from support.sample_runs import make_case, make_run
 from support.tui.app_driver import SIZES, read_screen, wait_until
 from support.tui.results_page import (
     MEDIUM_SIZE,
@@ -155,6 +158,32 @@ async def test_case_chosen_in_the_comparison_is_chosen_in_all_views(tmp_path, ho
             pilot, lambda: page._views.cases.table.cursor_key == "made[width=4,mode=a]"
         )
         await wait_until(pilot, lambda: "b: median 8.00 ms" in read_screen(app))
+
+
+async def test_fault_of_another_case_is_no_mark_of_a_run(tmp_path, home):
+    for day, case in ((2, "made[width=1,mode=a]"), (3, "other")):
+        run = home / "runs" / f"2001010{day}-083000-made-up" / "run.json"
+        request = {"request": {"inject": [f"slow@{case}"]}}
+        run.write_text(json.dumps(json.loads(run.read_text()) | request))
+    app = open_results(tmp_path)
+    async with app.run_test(size=(200, 60)) as pilot:
+        page = await wait_for_run(pilot)
+        case = page._views.cases.selected_case()
+        assert case is not None
+        assert case.id == "made[width=1,mode=a]"
+        await pilot.press("m")
+        await wait_until(pilot, lambda: "(without 1 marked" in read_widget(app, "#plot-summary"))
+        spots = page._views.plot.chart._points
+        assert [spot.point.is_apart for spot in spots] == [False, True, False]
+        assert "2001-01-03 1.02 ms !" not in read_widget(app, "#plot-summary")
+
+
+def test_point_says_that_its_fault_was_found():
+    part = make_case("x", status="failed", reason=add_found_fault("check sum failed", "slow"))
+    run = make_run(part)
+    series = build_run_series([run], "x", "time_ms")
+    marks = {run.summary.id: [RunMark.FAULT, RunMark.OTHER_MACHINE]}
+    assert " fault found ≠ other machine (" in describe_only_run(series, 0.0, marks)
 
 
 async def test_run_without_an_earlier_one_has_its_times_only(tmp_path, home):

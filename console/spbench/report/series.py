@@ -26,6 +26,7 @@ class Point:
         low: The smallest sample; None if there is only one.
         high: The 95th percentile of the samples; None if there is only one.
         status: The status of its case.
+        status_text: The status for people, such as ``fault found``.
     """
 
     x: float
@@ -36,6 +37,7 @@ class Point:
     run: str
     case: str
     status: str
+    status_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,10 @@ def _make_point(
     low, high = (metric_part.min, metric_part.p95) if metric_part.n > 1 else (None, None)
     if x is None:
         x = float(index)
-    return Point(x, label, metric_part.value, low, high, run.summary.id, case.id, case.status)
+    return Point(
+        *(x, label, metric_part.value, low, high, run.summary.id),
+        *(case.id, case.status, case.status_text),
+    )
 
 
 def _make_series(

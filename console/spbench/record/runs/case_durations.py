@@ -168,14 +168,16 @@ def hash_work(
     """
     timed_params = {name: param for name, param in params.items() if name not in UNTIMED_PARAMS}
     faults = [
-        fault for fault in parse_planted_faults(list(map(str, argv))) if _applies_to(fault, case_id)
+        fault
+        for fault in parse_planted_faults(list(map(str, argv)))
+        if applies_to_case(fault, case_id)
     ]
     identity = [benchmark, version, np, timed_params, faults]
     text = json.dumps(identity, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
 
 
-def _applies_to(fault: str, case_id: str) -> bool:
+def applies_to_case(fault: str, case_id: str) -> bool:
     """Whether ``FAULT[@CASE]`` may be planted in a case; CASE is its id or its name."""
     _, separator, target = fault.partition("@")
     return not separator or target in (case_id, case_id.partition("[")[0])

@@ -18,6 +18,7 @@ from spbench.tui.results.plot_series import (
     build_run_plot_series,
     choose_plot_unit,
     format_axis_title,
+    select_case_marks,
 )
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.widgets.plot import Plot
@@ -91,7 +92,8 @@ def show_case_history(
     if len(series.points) < MIN_PLOTTED_RUNS:
         return False
     unit = choose_plot_unit([series])
-    points = build_run_plot_series(series, unit, time.time(), marks)
+    case_marks = select_case_marks(marks, runs, case.id)
+    points = build_run_plot_series(series, unit, time.time(), case_marks)
     title = format_axis_title(series, unit)
     plot.update([points], "run", title, lines_note=LINES_NOTE)
     return True

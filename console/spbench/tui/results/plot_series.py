@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from spbench.record.metric_names import format_folded_name
 from spbench.record.number_formatting import DisplayUnit, choose_unit, format_value
-from spbench.record.runs.marks import RunMarks
+from spbench.record.planted_faults import FaultOutcome
+from spbench.record.runs.case_durations import applies_to_case
+from spbench.record.runs.marks import RunMark, RunMarks
 from spbench.report.model import CasePart
 from spbench.report.recorded import RecordedRun
 from spbench.report.series import Point, Series, build_parameter_series, find_swept_parameters
@@ -40,6 +42,18 @@ def list_metric_units(runs: Iterable[RecordedRun], case: CasePart | None) -> dic
         for name, metric in part.metrics.items():
             units.setdefault(name, metric.unit)
     return units
+
+
+def select_case_marks(marks: RunMarks, runs: Iterable[RecordedRun], case_id: str) -> RunMarks:
+    """Return the marks of runs, without those of faults planted in other cases only."""
+    case_marks = dict(marks)
+    for run in runs:
+        faults = run.summary.faults
+        if faults and not any(applies_to_case(fault, case_id) for fault in faults):
+            case_marks[run.summary.id] = [
+                mark for mark in marks.get(run.summary.id, ()) if mark is not RunMark.FAULT
+            ]
+    return {run_id: run_marks for run_id, run_marks in case_marks.items() if run_marks}
 
 
 def describe_runs_without(
@@ -245,6 +259,8 @@ def _format_point(point: Point, series: Series, marks: RunMarks) -> str:
 
 
 def _format_remarks(point: Point, marks: RunMarks) -> str:
-    """Return the status of a point that did not pass, and the marks of its run."""
-    status = "" if point.status == CaseStatus.PASSED else f" {point.status}"
-    return status + "".join(f" {mark}" for mark in marks.get(point.run, ()))
+    """Return the status of a point that did not pass, and its other marks."""
+    status = "" if point.status == CaseStatus.PASSED else f" {point.status_text}"
+    is_named = point.status_text == FaultOutcome.FOUND
+    shown = [mark for mark in marks.get(point.run, ()) if not (is_named and mark is RunMark.FAULT)]
+    return status + "".join(f" {mark}" for mark in shown)

@@ -30,6 +30,7 @@ from spbench.tui.results.plot_series import (
     explain_no_sweep,
     format_axis_title,
     list_metric_units,
+    select_case_marks,
 )
 from spbench.tui.results.swept_columns import SCROLL_BAR
 from spbench.tui.widgets.plot import Plot, PlotSeries
@@ -45,7 +46,8 @@ combination of the others. With two runs, one of them marked (space), the older 
 is a median; its line goes from the least to the p95. The axis fits the medians, and a line that
 goes beyond it has an arrow. Runs that did not measure the metric are named below the title. Below
 the plot over runs are their values, row by row from the newest on.
-! and ≠ after a run mean a planted fault, or other machines or versions than the newest run has.
+! and ≠ after a run mean a fault planted in the case, or other machines or versions than the newest
+run has.
 m shows the next metric, X the next parameter, n and N the next case and the one before."""
     DEFAULT_CSS = """
     PlotView #plot-title { height: auto; max-height: 3; }
@@ -96,7 +98,7 @@ m shows the next metric, X the next parameter, n and N the next case and the one
         """
         self._position = position
         self._runs = runs
-        self._marks = marks
+        self._marks = marks if case is None else select_case_marks(marks, runs, case.id)
         self._run = None
         self._case = case
         self._units = list_metric_units(runs, case)
