@@ -14,12 +14,14 @@ from spbench.report.comparison.rows import case_rows
 from spbench.report.distribution import make_distribution
 from spbench.report.series import build_run_series
 from spbench.tui.results.case_times import LoadedTimes, show_compared_times
+from spbench.tui.results.cases_view import RecordedCaseRows
 from spbench.tui.results.library import RunLibrary
 from spbench.tui.results.plot_series import describe_only_run
 from spbench.tui.results.run_rows import RunRows, name_starts
 from spbench.tui.results.times_chart import TimesChart
 from spbench.tui.results.views import View
 from spbench.tui.widgets.plot import Plot
+from spbench.tui.widgets.table_columns import TableCell
 from support.sample_events import (
     case_judged,
     describe_case,
@@ -184,6 +186,14 @@ def test_point_says_that_its_fault_was_found():
     series = build_run_series([run], "x", "time_ms")
     marks = {run.summary.id: [RunMark.FAULT, RunMark.OTHER_MACHINE]}
     assert " fault found ≠ other machine (" in describe_only_run(series, 0.0, marks)
+
+
+def test_case_of_a_slow_link_has_its_sign():
+    finding = "the link of ranks 0 and 1 takes 3.00x the time of the median link in links (1.0 us)"
+    run = replace(make_run(make_case("links"), make_case("other")), findings=(finding,))
+    rows = RecordedCaseRows(run)
+    statuses = [rows.cells(case)[0] for case in ("links", "other")]
+    assert statuses == [TableCell("✓ passed ▲", "slow"), TableCell("✓ passed", "passed")]
 
 
 async def test_run_without_an_earlier_one_has_its_times_only(tmp_path, home):

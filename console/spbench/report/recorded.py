@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from spbench.errors import UsageError
-from spbench.record.findings import collect_findings_or_defect
-from spbench.record.planted_faults import find_run_outcome
+from spbench.record.findings import collect_findings_or_defect, names_slow_part
+from spbench.record.planted_faults import FaultOutcome, find_run_outcome
 from spbench.record.runs.files import TooLargeError
 from spbench.record.runs.folder import RunFolder, file_stamp
 from spbench.record.runs.history import UNKNOWN, RunSummary, read_summary_with_note
@@ -52,6 +53,19 @@ class RecordedRun:
         """The facts of its machines and libraries; empty for runs of older versions."""
         fingerprint = self.environment.get("fingerprint")
         return fingerprint if isinstance(fingerprint, Mapping) else {}
+
+    def find_slow_cases(self) -> frozenset[str]:
+        """Return the ids of the cases in which a finding names a slow rank, host or link.
+
+        Ranks and hosts that a planted fault slows down do not count.
+        """
+        slow_parts = list(filter(names_slow_part, self.findings))
+        return frozenset(
+            id_
+            for id_, case in self.cases.items()
+            if case.status_text != FaultOutcome.FOUND
+            and any(re.search(rf" in {re.escape(id_)}(?: \(|;|,|$)", text) for text in slow_parts)
+        )
 
 
 def load_run(folder: RunFolder, *, max_unpacked_bytes: int = MAX_UNPACKED_BYTES) -> RecordedRun:

@@ -75,6 +75,7 @@ class RecordedCaseRows:
 
     def __init__(self, run: RecordedRun | None = None, swept: SweptColumns = NONE_SWEPT) -> None:
         self._cases = dict(run.cases) if run else {}
+        self._slow = run.find_slow_cases() if run else frozenset()
         self._swept = swept
 
     def keys(self) -> Sequence[Hashable]:
@@ -91,7 +92,7 @@ class RecordedCaseRows:
         is_preliminary = case.status.is_cut_short and _TIME in case.metrics
         preliminary = PRELIMINARY if is_preliminary else ""
         return (
-            make_status_cell(case.status, case.status_text, noisy=case.noisy is not None),
+            self._make_status_cell(case),
             *self._swept.cells(case.id),
             str(case.np),
             preliminary + format_value_cell(self.sort_value(key, "time"), "ms"),
@@ -103,6 +104,11 @@ class RecordedCaseRows:
             _make_checks_cell(case),
             TableCell(name_keys(case.reason or ""), "muted"),
         )
+
+    def _make_status_cell(self, case: CasePart) -> TableCell:
+        is_slow = case.id in self._slow
+        is_noisy = case.noisy is not None
+        return make_status_cell(case.status, case.status_text, noisy=is_noisy, slow=is_slow)
 
     def sort_value(self, key: Hashable, column: str) -> Any:
         """Return the sort key of a case."""
@@ -144,6 +150,7 @@ time: the slowest rank in each iteration, then the median over iterations.
 reference: simpler operations with the same work, in the same job. efficiency: reference / time.
 checks: those that passed of those made, each on each rank.
 ~ disturbed: ranks shared cores or other work had them (≈).
+▲: a rank or link is slow, see the findings.
 Enter opens all that was measured of a case. The case under the cursor is the one that the charts
 and plots show."""
     DEFAULT_CSS = """
