@@ -38,7 +38,7 @@ async def test_page_opens_by_digit_and_by_click(tmp_path, size):
         for digit, entry in enumerate(PAGES, 1):
             await pilot.press(str(digit))
             await wait_until(pilot, lambda name=entry.name: app.current_mode == name)
-            await wait_until(pilot, lambda: "Palette" in read_screen(app))
+            await wait_until(pilot, lambda: "Quit" in read_screen(app))
             app.screen.set_focus(None)
         await pilot.click(offset=(14, 0))
         await wait_until(pilot, lambda: app.current_mode == "run")
@@ -59,7 +59,7 @@ async def test_footer_stays_when_another_window_gets_the_focus(tmp_path):
 async def test_footer_shows_documented_keys(tmp_path, page):
     app = make_console(tmp_path, page=page)
     async with app.run_test(size=(200, 60)) as pilot:
-        await wait_until(pilot, lambda: "Palette" in read_screen(app))
+        await wait_until(pilot, lambda: "Quit" in read_screen(app))
         bindings = [active.binding for active in app.screen.active_bindings.values()]
         bindings_by_id = {binding.id: binding for binding in bindings if binding.id}
         assert set(app.screen.FOOTER) <= collect_action_ids()

@@ -86,7 +86,7 @@ def test_documented_commands_open_the_console(tmux, tmp_path, line, monkeypatch)
         terminal.wait_for_text("/?token=")
         terminal.press("C-c")
     else:
-        terminal.wait_for_text("Palette")
+        terminal.wait_for_text("Quit")
         terminal.press("C-q")
     terminal.wait_for_text("left with 0")
 
