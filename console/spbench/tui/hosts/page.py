@@ -6,7 +6,7 @@ import asyncio
 import math
 import socket
 import time
-from collections.abc import Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -353,7 +353,8 @@ details and charts."""
 
     def action_earlier_links(self) -> None:
         """Show the links of the run with links before the shown one."""
-        self.run_worker(self._show_earlier_links(), group="links", exclusive=True)
+        show: Callable[[], Awaitable[None]] = self._show_earlier_links
+        self.run_worker(show, group="links", exclusive=True)
 
     async def _show_earlier_links(self) -> None:
         if not await self.query_one(LinksPane).show_earlier(self.context.options.home):

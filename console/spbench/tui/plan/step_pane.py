@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import ClassVar
 
@@ -107,7 +108,9 @@ the gradients of weights. A short block has only the letter.
             self.query_one("#step-notes", Static).update(_describe_step(self._simulation, width))
         if columns != self._drawn_columns:
             self._drawn_columns = columns
-            self.run_worker(self._fill(self._simulation, columns), exclusive=True, group="step")
+            # Not a coroutine object: Python warns if one is cancelled before it starts.
+            fill: Callable[[], Awaitable[None]] = partial(self._fill, self._simulation, columns)
+            self.run_worker(fill, exclusive=True, group="step")
 
     async def _fill(self, simulation: Simulation, columns: int) -> None:
         lines = await asyncio.to_thread(_render_step, simulation, columns)
