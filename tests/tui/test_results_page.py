@@ -786,6 +786,22 @@ def test_runs_of_today_have_no_date(home):
     assert [rows.cells(run.id)[1] for run in summaries] == ["08:30", "01-02 08:30", "01-01 08:30"]
 
 
+def test_row_asks_only_for_its_own_status(home):
+    summaries = RunLibrary(home).summaries()
+    requests = []
+
+    def describe_status(run):
+        requests.append(run.id)
+        return run.status
+
+    rows = RunRows(lambda run: None, describe_status)
+    rows.show(summaries, 0.0)
+    assert not rows.have_marks()
+    requests.clear()
+    rows.cells(summaries[0].id)
+    assert set(requests) == {summaries[0].id}
+
+
 async def test_next_case_after_the_last_is_the_first(tmp_path, home):
     app = open_results(tmp_path)
     async with app.run_test(size=MEDIUM_SIZE) as pilot:

@@ -47,6 +47,7 @@ class RunRows:
         marked: The ids of the runs marked for a comparison, at most two.
         sides: The ids of runs a and b as they are shown.
         suite_width: The most cells of a suite, which is cut in the middle; None for all.
+        shows_marks: Whether the rows have a cell for marks.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class RunRows:
         self.marked: tuple[str, ...] = ()
         self.sides: tuple[str, ...] = ()
         self.suite_width: int | None = None
+        self.shows_marks = True
 
     def show(
         self,
@@ -80,9 +82,8 @@ class RunRows:
         self._marks = marks or {}
         self._baselines = baselines or {}
 
-    @property
-    def has_marks(self) -> bool:
-        """Whether a run has a mark, so that there is a column for them."""
+    def have_marks(self) -> bool:
+        """Return whether a run has a mark, so that a column for them is needed."""
         runs = self._runs.values()
         return any(self._list_shown_marks(run) or run.id in self._baselines for run in runs)
 
@@ -168,8 +169,8 @@ class RunRows:
         return ""
 
     def _make_marks_cells(self, run: RunSummary) -> list[TableCell]:
-        """Return the cell of the marks; none if no run has any."""
-        if not self.has_marks:
+        """Return the cell of the marks, if the rows have one."""
+        if not self.shows_marks:
             return []
         shown_marks = self._list_shown_marks(run)
         marks = format_marks(shown_marks, self.marks_format)
