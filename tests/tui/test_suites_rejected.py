@@ -62,6 +62,7 @@ async def test_entries_with_errors_are_listed_at_their_positions(suite):
         cases = app.screen.query_one(CasesPane)
         await wait_until(pilot, lambda: cases.selected_line == 11)
         await wait_until(pilot, lambda: "duplicate case name 'ring'" in read_screen(app))
+        assert app.screen.offers("edit")
         await pilot.press("enter")
         await wait_for_form(pilot)
         await fill(pilot, "name", "other")
@@ -114,9 +115,12 @@ async def test_entry_that_the_form_cannot_hold_is_edited_in_the_text(suite):
     app = open_suite(suite)
     async with app.run_test(size=SIZE) as pilot:
         await wait_for_cases(pilot)
-        app.screen.query_one("#cases").focus()
-        await pilot.press("home", "down")
+        # A file with errors is opened at the first of them.
         await wait_until(pilot, lambda: app.screen.query_one(CasesPane).selected_line == 8)
+        await wait_until(pilot, lambda: "e goes to the case in the text" in read_screen(app))
+        assert not app.screen.offers("edit")
+        assert app.screen.offers("edit_text")
+        app.screen.query_one("#cases").focus()
         await pilot.press("f3")
         await wait_until(pilot, lambda: app.focused is get_editor(app))
         assert get_editor(app).cursor_line == 9

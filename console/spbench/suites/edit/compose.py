@@ -116,7 +116,11 @@ def read_draft(text: str, index: int) -> CaseDraft:
     Raises:
         UsageError: There is no such entry, or a key of it is unknown or of a wrong shape.
     """
-    outline = Outline(text)
+    return read_entry(Outline(text), index)
+
+
+def read_entry(outline: Outline, index: int) -> CaseDraft:
+    """Return an entry of an outline like `read_draft`."""
     _reject_invalid(outline, index)
     return parse_draft(outline.items[index], outline.read_comment(index))
 

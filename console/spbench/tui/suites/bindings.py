@@ -155,7 +155,9 @@ def has_effect(action: str, text: TextPane, cases: CasesPane, context: ConsoleCo
         return False  # F5 runs the marked cases, too, and the footer has their number there
     if action in ("run_case", "inject"):
         return cases.case is not None and not text.error_count
-    if action in ("edit", "remove"):
+    if action == "edit":
+        return cases.has_form
+    if action == "remove":
         return cases.selected_line is not None
     if action == "copy":
         return cases.has_command_line

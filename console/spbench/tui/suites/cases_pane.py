@@ -49,7 +49,8 @@ _MIN_FACTS_HEIGHT = 12
 """Height of the pane of the command from which the facts about the case come first."""
 NO_CASE = "Select a case to see its launch command."
 EMPTY_SUITE = "The command of a case appears here."
-_REJECTED = "F3 edits the case in a form, e goes to it in the text."
+_FITS_FORM = "F3 edits the case in a form, e goes to it in the text."
+_TEXT_ONLY = "e goes to the case in the text: the form can edit it once it has no such error."
 _WITH_ERRORS = "The command of a case appears once the errors are fixed."
 
 
@@ -117,7 +118,8 @@ pane begins with the launch line. y copies the launch line with its environment.
         self.reason = entry.errors[0]
         self.border_title = Content(f"Case {entry.name}")
         lines = "\n".join(f"{PROBLEM_SIGN} {error}" for error in entry.errors)
-        self._warning = Content.styled(lines, "$text-error") + f"\n\n{_REJECTED}"
+        next_step = _FITS_FORM if entry.fits_form else _TEXT_ONLY
+        self._warning = Content.styled(lines, "$text-error") + f"\n\n{next_step}"
         self._show_parts()
 
     def on_resize(self) -> None:
@@ -237,6 +239,12 @@ class CasesPane(Vertical):
     def has_command_line(self) -> bool:
         """Whether the launch line of the selected case is known."""
         return bool(self.query_one(CommandPane).command_line)
+
+    @property
+    def has_form(self) -> bool:
+        """Whether a form can edit the entry under the cursor."""
+        rejected = self._rows.rejected_entry(self.cases.table.cursor_key)
+        return self.selected_line is not None and (rejected is None or rejected.fits_form)
 
     @property
     def is_empty(self) -> bool:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spbench.errors import UsageError
+from spbench_core.catalog import BENCHMARKS
+
 if TYPE_CHECKING:
     from spbench.suites.edit.outline import EntryLines, Outline
     from spbench.suites.loader import CheckedText
@@ -22,6 +25,7 @@ class RejectedEntry:
         ranks: The text of its key ``np``; empty without one.
         span: Its lines.
         errors: Messages on its errors.
+        fits_form: Whether the form of a case can hold it.
     """
 
     id: str
@@ -30,6 +34,7 @@ class RejectedEntry:
     ranks: str
     span: EntryLines
     errors: Sequence[str]
+    fits_form: bool
 
     @property
     def line(self) -> int:
@@ -65,7 +70,19 @@ def _make_entry(
     name = outline.find_name(index)
     id = name if name not in used_ids else f"{name} on line {span.first}"
     ranks = _read_text(data, "np")
-    return RejectedEntry(id, name, _read_text(data, "benchmark"), ranks, span, tuple(errors))
+    benchmark = _read_text(data, "benchmark")
+    fits_form = benchmark in BENCHMARKS and _has_draft(outline, index)
+    return RejectedEntry(id, name, benchmark, ranks, span, tuple(errors), fits_form)
+
+
+def _has_draft(outline: Outline, index: int) -> bool:
+    from spbench.suites.edit.compose import read_entry  # imported with the first error
+
+    try:
+        read_entry(outline, index)
+    except UsageError:
+        return False
+    return True
 
 
 def _read_text(data: Any, key: str) -> str:
