@@ -82,9 +82,9 @@ class FieldForm(Modal[Answer | None]):
     FieldForm #sides { height: 1fr; margin: 0; }
     FieldForm.-narrow #sides { layout: vertical; }
     FieldForm #fields { width: 1fr; height: 1fr; scrollbar-size: 0 1; }
-    FieldForm #outcome { width: 48; height: 1fr; }
+    FieldForm #outcome { width: 28%; min-width: 48; height: 1fr; }
     FieldForm.-wide #outcome { border-left: solid $foreground 30%; padding-left: 1; }
-    FieldForm.-narrow #fields, FieldForm.-narrow #outcome { width: 1fr; }
+    FieldForm.-narrow #fields, FieldForm.-narrow #outcome { width: 1fr; min-width: 0; }
     FieldForm.-narrow #outcome { height: auto; max-height: 40%; border-top: solid $foreground 30%; }
     FieldForm .heading { color: $text-accent; text-style: bold; margin-top: 1; }
     FieldForm .heading.first { margin-top: 0; }
