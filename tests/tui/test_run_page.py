@@ -1619,7 +1619,7 @@ async def test_details_of_a_failed_rank_have_error_and_job_output(open_run, size
 
 
 async def test_cancelled_cases_share_one_finding(open_run):
-    reason = "cancelled in the console after 6.2 s"
+    reason = "cancelled in the console after 6.2 s of the run"
     events = [
         *make_running_events(),
         make.case_judged("warp", "cancelled", reason),

@@ -96,7 +96,7 @@ class Stop:
             elapsed = time.monotonic() - self._started
             canceller = self.find_canceller() if number == signal.SIGINT else None
             origin = canceller or f"by {name}"
-            self.message = f"cancelled {origin} after {elapsed:.1f} s with its start"
+            self.message = f"cancelled {origin} after {elapsed:.1f} s of the run"
         self._listener(self.message or "", self._num_signals > 1)
 
     def _on_budget(self) -> None:
