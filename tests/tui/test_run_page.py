@@ -1421,6 +1421,34 @@ async def test_rank_that_is_lost_before_the_first_case_is_among_the_ranks(open_r
         await run.wait_for_texts("died", "after the launch", "local rank unknown")
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_rank_that_is_lost_before_its_case_remains_after_the_next_launch(open_run, size):
+    reason = "rank 1 on node01, 1.5 s after the launch, was killed by signal 9"
+    events = [
+        make.run_start(describe_synthetic_case(), describe_synthetic_case("next")),
+        make.job_start("warp", np=4),
+        *(make.rank_event("hello", rank, host=host) for rank, host in enumerate(HOSTS)),
+        make.console_event("rank_lost", job=1, rank=1, host="node01", reason=reason),
+        make.job_end(),
+        make.case_judged("warp", "error", reason),
+        make.job_start("next", job=2, np=4),
+        *(make.rank_event("ready", rank, job=2, host=host) for rank, host in enumerate(HOSTS)),
+        *(make.rank_event("case_start", rank, job=2, case="next") for rank in range(4)),
+    ]
+    async with open_run(size, events) as run:
+        await run.focus("cases")
+        await run.press("home")
+        await run.wait_until(lambda: run.ranks == [0, 1, 2, 3])
+        await run.wait_until(lambda: "died" in run.row(1))
+        assert "node01" in run.row(1)
+        assert "unfinished" in run.row(0)
+        await run.wait_for_texts("4 ranks; 1 failed: rank 1")
+        await run.press("n")
+        await run.wait_until(lambda: run.table("ranks").cursor_key == 1)
+        await run.press("enter")
+        await run.wait_for_texts("died", "after the launch", "local rank unknown")
+
+
 async def test_next_launch_keeps_the_data_of_the_last_case(open_run):
     events = [
         make.run_start(describe_synthetic_case(repeat=3)),

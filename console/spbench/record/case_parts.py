@@ -215,6 +215,8 @@ class CaseMeasurements:
         ended: The repeats that ranks have ended.
         last_end: The time at which a rank last ended a repeat, by that rank's clock.
         jobs: The number of the job that ran each repeat.
+        ranks: The ranks that began the case.
+        unstarted_ranks: The ranks of a launch that lost one of them before it began the case.
         samples: By metric, rank and repeat.
         checks: By name, repeat and rank.
         passed_by_rank: By rank, whether it has passed all its checks so far.
@@ -236,6 +238,7 @@ class CaseMeasurements:
     last_end: float | None = None
     jobs: dict[int, int] = field(default_factory=dict)
     ranks: dict[int, CaseRank] = field(default_factory=dict)
+    unstarted_ranks: dict[int, CaseRank] = field(default_factory=dict)
     samples: dict[str, dict[int, dict[int, array[float]]]] = field(default_factory=dict)
     checks: dict[str, dict[RepeatAndRank, CheckResult]] = field(default_factory=dict)
     passed_by_rank: dict[int, bool] = field(default_factory=dict)
@@ -249,6 +252,11 @@ class CaseMeasurements:
     timing: dict[int, float] = field(default_factory=dict)
     gpu_addresses: dict[str, set[str]] = field(default_factory=dict)
     gpus: dict[GpuKey, GpuFigures] = field(default_factory=dict)
+
+    @property
+    def known_ranks(self) -> dict[int, CaseRank]:
+        """The ranks that began the case, or otherwise those of its launch that did not."""
+        return self.ranks or self.unstarted_ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,18 +230,29 @@ class RunState:
         rank = self.ranks.get(event["rank"])
         if rank is not None:
             rank.phase = RANK_TRANSITIONS["rank_lost"][rank.phase]
-        case = self._find_case_of_lost_rank(event, rank)
-        if case is not None and event["rank"] in case.measured.ranks:
-            case.measured.ranks[event["rank"]].status = RankStatus.LOST
+        job = self.jobs.get(event.get("job", 0))
+        case = self._find_case_of_lost_rank(job, rank)
+        if case is None:
+            return
+        if job is not None and not case.measured.known_ranks:
+            case.measured.unstarted_ranks.update(
+                (number, CaseRank(member.facts, member.facts.device, {}))
+                for number, member in self.ranks.items()
+                if number in job.rank_range
+            )
+        recorded = case.measured.known_ranks.get(event["rank"])
+        if recorded is not None:
+            recorded.status = RankStatus.LOST
 
-    def _find_case_of_lost_rank(self, event: Event, rank: RankState | None) -> CaseState | None:
+    def _find_case_of_lost_rank(
+        self, job: JobState | None, rank: RankState | None
+    ) -> CaseState | None:
         """Return the case of a lost rank, or else the first open case of its launch.
 
         A launch of a case may be lost before its ranks begin the case, after earlier launches.
         """
         if rank is not None and rank.case is not None:
             return self.cases.get(rank.case)
-        job = self.jobs.get(event.get("job", 0))
         cases = () if job is None else map(self.cases.__getitem__, job.cases)
         return next((case for case in cases if not case.status.is_final), None)
 

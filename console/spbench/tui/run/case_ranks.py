@@ -17,7 +17,7 @@ from spbench.tui.run.rank_source import UPDATE_SECONDS, RankSource
 from spbench_core.events.statuses import CaseStatus, RankPhase, RankStatus, RunStatus
 
 _PHASE_BY_STATUS = {
-    RankStatus.WAITING: RankPhase.STARTING,
+    RankStatus.WAITING: RankPhase.UNFINISHED,
     RankStatus.RUNNING: RankPhase.UNFINISHED,
     RankStatus.OK: RankPhase.DONE,
     RankStatus.ERROR: RankPhase.ERROR,
@@ -128,7 +128,7 @@ class RecordedRanks(RankSource):
     def __init__(self, case: CaseState) -> None:
         super().__init__()
         self._case = case
-        self._ranks = sorted(case.measured.ranks)
+        self._ranks = sorted(case.measured.known_ranks)
         self._coordinate_names = list_coordinate_names(case.identity.coordinates)
         self._figures: dict[int, RankFigures] = {}
         self._medians: dict[int, float] = {}
@@ -183,7 +183,7 @@ class RecordedRanks(RankSource):
         return self._is_compared, rank in self._figures
 
     def row(self, rank: int) -> RankRow | None:
-        recorded = self._case.measured.ranks.get(rank)
+        recorded = self._case.measured.known_ranks.get(rank)
         if recorded is None:
             return None
         figures = self._figures.get(rank) or RankFigures(rank, self._case)

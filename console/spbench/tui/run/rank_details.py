@@ -77,7 +77,7 @@ def _read_rank_details(selection: RunSelection, case_id: str | None, rank: int) 
 def _list_rank_lines(
     feed: Feed, case: CaseState | None, rank: int, live: RankState | None
 ) -> Iterator[Line]:
-    recorded = case.measured.ranks.get(rank) if case else None
+    recorded = case.measured.known_ranks.get(rank) if case else None
     if recorded is not None and recorded.error is not None:
         message = recorded.error.get("message", "no message")
         yield "error", f"{format_status(RankStatus.ERROR)}: {message}"

@@ -175,7 +175,7 @@ class RankSource(ABC):
     def find_culprit(self, failed_ranks: Collection[int]) -> int | None:
         """Return the lost, failed or slowest slow rank; None if no rank has a problem."""
         if failed_ranks and self.case is not None:
-            states = self.case.measured.ranks
+            states = self.case.measured.known_ranks
             lost = [
                 rank
                 for rank in failed_ranks
@@ -248,4 +248,4 @@ def find_failed_ranks(case: CaseState) -> set[int]:
     failed = {rank for rank, passed in measured.passed_by_rank.items() if not passed}
     # The property `is_broken` would take a millisecond for thousands of ranks.
     broken = {status for status in RankStatus if status.is_broken}
-    return failed | {rank for rank, state in measured.ranks.items() if state.status in broken}
+    return failed | {rank for rank, state in measured.known_ranks.items() if state.status in broken}
