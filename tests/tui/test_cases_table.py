@@ -103,6 +103,14 @@ def test_columns_show_each_benchmark_in_full_next_to_the_text():
     assert shown == ["case", "benchmark", "ranks", "estimate"]
 
 
+def test_benchmark_gives_way_to_ids_that_would_be_cut():
+    widths = [42, 15, 1, 6, 2]
+    layout = lay_out(COLUMNS, 62, cell_widths=widths)
+    shown = {placed.column.key: placed.width for placed in layout.placed}
+    assert list(shown) == ["case", "ranks", "estimate"]
+    assert shown["case"] >= widths[0]
+
+
 async def test_footer_counts_the_marked_cases_that_f5_and_f6_run(suite):
     app = open_suite(suite)
     async with app.run_test(size=(200, 60)) as pilot:

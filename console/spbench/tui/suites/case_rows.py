@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("case", "case", 16, flexible=True),
-    Column("benchmark", "benchmark", 17, drop_priority=1),
+    Column("benchmark", "benchmark", 17, drop_priority=2),
     Column("ranks", "ranks", 5, align="right"),
     Column("estimate", "estimate", 11, align="right"),
-    Column("line", "line", 4, align="right", drop_priority=2),
+    Column("line", "line", 4, align="right", drop_priority=3),
 )
 ERROR_COLUMNS = (
     Column("case", "case", 16, flexible=True),
