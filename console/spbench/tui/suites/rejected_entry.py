@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spbench.errors import UsageError
-from spbench_core.catalog import BENCHMARKS
 
 if TYPE_CHECKING:
     from spbench.suites.edit.outline import EntryLines, Outline
@@ -71,18 +70,20 @@ def _make_entry(
     id = name if name not in used_ids else f"{name} on line {span.first}"
     ranks = _read_text(data, "np")
     benchmark = _read_text(data, "benchmark")
-    fits_form = benchmark in BENCHMARKS and _has_draft(outline, index)
+    fits_form = _fits_form(outline, index)
     return RejectedEntry(id, name, benchmark, ranks, span, tuple(errors), fits_form)
 
 
-def _has_draft(outline: Outline, index: int) -> bool:
+def _fits_form(outline: Outline, index: int) -> bool:
+    """Whether the form of a case can hold an entry."""
     from spbench.suites.edit.compose import read_entry  # imported with the first error
+    from spbench_core.catalog import BENCHMARKS
 
     try:
-        read_entry(outline, index)
+        draft = read_entry(outline, index)
     except UsageError:
         return False
-    return True
+    return draft.benchmark in BENCHMARKS
 
 
 def _read_text(data: Any, key: str) -> str:
