@@ -47,7 +47,7 @@ class RunRows:
         marked: The ids of the runs marked for a comparison, at most two.
         sides: The ids of runs a and b as they are shown.
         suite_width: The most cells of a suite, which is cut in the middle; None for all.
-        shows_marks: Whether the rows have a cell for marks.
+        shows_marks: Whether the rows have a cell for marks; `show` sets it.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RunRows:
         self.marked: tuple[str, ...] = ()
         self.sides: tuple[str, ...] = ()
         self.suite_width: int | None = None
-        self.shows_marks = True
+        self.shows_marks = False
 
     def show(
         self,
@@ -81,6 +81,7 @@ class RunRows:
         self._names = name_starts_today({run.id: run.started for run in runs}, now)
         self._marks = marks or {}
         self._baselines = baselines or {}
+        self.shows_marks = self.have_marks()
 
     def have_marks(self) -> bool:
         """Return whether a run has a mark, so that a column for them is needed."""
