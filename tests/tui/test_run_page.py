@@ -1353,8 +1353,10 @@ async def test_open_details_follow_the_run_to_its_end(open_run):
 
     async with open_run(WIDE, make_running_events()) as run:
         await run.wait_until(lambda: run.table("cases").row_count == 2)
+        await run.wait_until(lambda: run.table("cases").cursor_key == "warp")
         await run.focus("cases")
-        run.page.presenter.cursors.move(run.table("cases"), "next")
+        await run.press("end")
+        await run.wait_until(lambda: run.table("cases").cursor_key == "next")
         await run.press("enter")
         await run.wait_until(lambda: isinstance(run.app.screen, DetailsScreen))
         assert dict(run.app.screen._details.lines)["status"] == "· waiting"
