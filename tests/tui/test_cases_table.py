@@ -115,9 +115,8 @@ async def test_footer_counts_the_marked_cases_that_f5_and_f6_run(suite):
     app = open_suite(suite)
     async with app.run_test(size=(200, 60)) as pilot:
         await wait_for_cases(pilot)
-        await wait_until(pilot, lambda: "Space Mark" in read_screen(app))
-        assert "F5 Run  " in read_screen(app)
-        assert "F6 Run case" in read_screen(app)
+        for text in ("Space Mark", "F5 Run  ", "F6 Run case"):
+            await wait_until(pilot, lambda text=text: text in read_screen(app))
         await pilot.press("space")
         await wait_until(pilot, lambda: "F5 Run 1 case  " in read_screen(app))
         await pilot.press("space")
