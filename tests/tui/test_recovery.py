@@ -57,7 +57,8 @@ async def type_at_start(pilot, pane, text="mine"):
 
 async def test_undrawn_page_has_nothing_unsaved(tmp_path, suite):
     app = make_console(tmp_path, suite=suite)
-    async with app.run_test(size=(100, 30)):
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_for_editor(pilot)
         page = SuitesPage(app.context)
         assert page.describe_unsaved() is None, "the browser asks before the page was composed"
         page.discard_unsaved()
