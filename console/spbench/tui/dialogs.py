@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
@@ -21,7 +22,23 @@ _SIZES: list[tuple[int, str]] | None = [(0, "-narrow"), (60, "-wide")]
 """With 60 columns the answers are next to each other."""
 
 
-class Modal(ModalScreen[Answer]):
+class Overlay(ModalScreen[Answer]):
+    """A screen in front of a page."""
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """Close the screen with a result, and those in front of it without one; only once.
+
+        Textual would close the frontmost screen, and this one again if its key or button comes
+        twice.
+        """
+        if self not in self.app.screen_stack:
+            return AwaitComplete()
+        while (front := self.app.screen) is not self:
+            front.dismiss(None)
+        return super().dismiss(result)
+
+
+class Modal(Overlay[Answer]):
     """A screen in front of a page that disables the keys of page and app, except help.
 
     Attributes:
@@ -88,7 +105,8 @@ A question. Y and N answer it, and so do the buttons: Enter takes the marked one
 
     def on_mount(self) -> None:
         """Focus the answer of Enter."""
-        self.find_enter_button().focus()
+        if self.query(Button):  # otherwise it was closed before it had any
+            self.find_enter_button().focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer by button."""

@@ -9,9 +9,10 @@ from itertools import zip_longest
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widgets import Static
 
+from spbench.tui.dialogs import Overlay
 from spbench.tui.guide.actions import Scope, list_actions, sort_by_relevance
 from spbench.tui.pages import PAGES
 from spbench.tui.widgets.keys import GENERAL_IDS
@@ -41,7 +42,7 @@ class SheetGroup:
     keys: tuple[SheetKey, ...]
 
 
-class CheatSheet(ModalScreen[None]):
+class CheatSheet(Overlay[None]):
     """Keys in front of the page; any key or click closes them."""
 
     DEFAULT_CSS = """
