@@ -52,6 +52,20 @@ async def test_escape_asks_only_for_a_changed_form(suite, size):
         assert get_editor(app).text == SUITE
 
 
+async def test_double_click_on_cancel_opens_one_question(suite):
+    app = open_suite(suite)
+    async with app.run_test(size=SIZE) as pilot:
+        form = await open_first_case(pilot)
+        await fill(pilot, "image_size", "128")
+        form.query_one("#leave", Button).press()
+        await wait_for_screen(pilot, Confirm)
+        form.query_one("#leave", Button).press()
+        await pilot.pause()
+        assert [*map(type, app.screen_stack[1:])] == [CaseForm, Confirm]
+        await pilot.press("y")
+        await wait_for_screen(pilot, SuitesPage)
+
+
 @pytest.mark.long
 async def test_leave_button_asks(suite):
     app = open_suite(suite)

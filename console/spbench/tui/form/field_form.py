@@ -233,7 +233,9 @@ class FieldForm(Modal[Answer | None]):
         static.update(message)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Write the changes, or leave."""
+        """Write the changes, or leave; the second click of two finds a question open."""
+        if not self.is_active:
+            return
         if event.button.id == "write":
             self.action_write()
         else:
