@@ -47,7 +47,6 @@ class RunRows:
         marked: The ids of the runs marked for a comparison, at most two.
         sides: The ids of runs a and b as they are shown.
         suite_width: The most cells of a suite, which is cut in the middle; None for all.
-        shows_marks: Whether the rows have a cell for marks; `show` sets it.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class RunRows:
         self.marked: tuple[str, ...] = ()
         self.sides: tuple[str, ...] = ()
         self.suite_width: int | None = None
-        self.shows_marks = False
+        self._has_marks = False
 
     def show(
         self,
@@ -81,12 +80,13 @@ class RunRows:
         self._names = name_starts_today({run.id: run.started for run in runs}, now)
         self._marks = marks or {}
         self._baselines = baselines or {}
-        self.shows_marks = self.have_marks()
+        self._has_marks = any(
+            self._list_shown_marks(run) or run.id in self._baselines for run in runs
+        )
 
     def have_marks(self) -> bool:
-        """Return whether a run has a mark, so that a column for them is needed."""
-        runs = self._runs.values()
-        return any(self._list_shown_marks(run) or run.id in self._baselines for run in runs)
+        """Return whether a run has a mark, so that each row has a cell for them."""
+        return self._has_marks
 
     def get_marks(self, run_id: str) -> Sequence[RunMark]:
         """Return the marks of a run."""
@@ -171,7 +171,7 @@ class RunRows:
 
     def _make_marks_cells(self, run: RunSummary) -> list[TableCell]:
         """Return the cell of the marks, if the rows have one."""
-        if not self.shows_marks:
+        if not self._has_marks:
             return []
         shown_marks = self._list_shown_marks(run)
         marks = format_marks(shown_marks, self.marks_format)

@@ -289,8 +289,7 @@ run under the cursor."""
         if width <= 0:
             return
         rows = self._rows
-        rows.shows_marks = rows.have_marks()
-        columns = [column for column in COLUMNS if column is not MARKS or rows.shows_marks]
+        columns = [column for column in COLUMNS if column is not MARKS or rows.have_marks()]
         rows.marks_format = MarksFormat.FULL
         rows.suite_width = None
         self._fit_width(columns)
