@@ -233,9 +233,9 @@ class FieldForm(Modal[Answer | None]):
         static.update(message)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Write the changes, or leave; the second click of two finds a question open."""
+        """Write the changes, or leave."""
         if not self.is_active:
-            return
+            return  # the first click of two has opened a question
         if event.button.id == "write":
             self.action_write()
         else:

@@ -75,8 +75,9 @@ def _make_entry(
 
 
 def _fits_form(outline: Outline, index: int) -> bool:
-    """Whether the form of a case can hold an entry."""
-    from spbench.suites.edit.compose import read_entry  # imported with the first error
+    """Return whether the form of a case can hold an entry."""
+    # Importing both takes long, and most suites have no errors.
+    from spbench.suites.edit.compose import read_entry
     from spbench_core.catalog import BENCHMARKS
 
     try:
